@@ -21,7 +21,7 @@ from millstream.connectors.datagen.table import Block, DataGenSource, Generator
 from millstream.connectors.registry import register_connector
 from millstream.operators.source import Source
 from millstream.sql.columns.batch import Batch
-from millstream.sql.connector_contract import Connector, Found, LookupSource, TableContext, TableSource
+from millstream.sql.connector_contract import Connector, LookupResult, LookupSource, TableContext, TableSource
 from millstream.sql.expressions import Expression
 
 Longs = NDArray[np.int64]
@@ -287,9 +287,9 @@ class _Side(LookupSource):
     def __init__(self, columns: Sequence[str]) -> None:
         self._columns = list(columns)
 
-    def find(self, keys: Sequence[tuple[Any, ...]]) -> Found:
+    def find(self, keys: Sequence[tuple[Any, ...]]) -> LookupResult:
         requested = pa.array([k for (k,) in keys], pa.int64())
-        return Found(self._rows(requested), np.ones(len(keys), np.int64))
+        return LookupResult(self._rows(requested), np.ones(len(keys), np.int64))
 
     def all_rows(self) -> tuple[list[tuple[Any, ...]], Batch]:
         keys = pa.array(np.arange(10_000))

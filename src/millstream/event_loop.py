@@ -15,7 +15,7 @@ from millstream.common.aliases import Value
 log = logging.getLogger("millstream")
 
 # Seconds that cancelled requests have to end.
-_PATIENCE = 1.0
+_CANCEL_SECONDS = 1.0
 
 MakeCoroutine = Callable[[], Coroutine[object, None, Value]]
 Request = tuple[int, MakeCoroutine]
@@ -71,7 +71,7 @@ class Requests:
         if self._thread is None:
             return
         self._loop.call_soon_threadsafe(self._end)
-        self._thread.join(_PATIENCE)
+        self._thread.join(_CANCEL_SECONDS)
 
     def close(self) -> None:
         """Close the loop, if its thread has ended."""

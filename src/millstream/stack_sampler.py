@@ -14,7 +14,7 @@ from millstream.operators.diagnostics.sampling import Stack, StackSamples
 # Seconds between two samples: 25 samples per second take less than a hundredth of a core.
 INTERVAL = 0.04
 # Seconds after the last request until sampling ends.
-_PATIENCE = 2.0
+_IDLE_SECONDS = 2.0
 # The thread counts as busy if it uses the CPU for this fraction of a window, in seconds.
 _WINDOW, _BUSY_FRACTION = 0.005, 0.5
 _MAX_DEPTH = 100
@@ -41,7 +41,7 @@ class StackSampler:
     def begin(self) -> None:
         self._thread = threading.get_ident()
         with self._lock:
-            self._until = time.monotonic() + _PATIENCE
+            self._until = time.monotonic() + _IDLE_SECONDS
             if not self._is_running:
                 self._is_running = True
                 # In the thread itself: requesting the CPU clock of a thread that has ended is undefined.

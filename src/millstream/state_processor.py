@@ -8,7 +8,7 @@
     savepoint.rename("counts", "totals")
     savepoint.write("/savepoints/in-cents")
 
-What was loaded never changes. Checkpoints can be loaded too, so that one can be turned into a savepoint. If keys or
+The loaded savepoint never changes. Checkpoints can be loaded too, and written as savepoints. If keys or
 values are objects of the program's classes, the program's directory must be on PYTHONPATH.
 """
 
@@ -74,13 +74,13 @@ class Savepoint:
         Args:
             path: its directory, or a URL that fsspec supports.
             configuration: settings of remote storage (`s3.*`), of Spark for `as_dataframe`, and
-                `millstream.state.signing-key-file`: with it, what is not signed with that key is refused.
+                `millstream.state.signing-key-file`, which refuses snapshots without a valid signature.
         """
         config = configuration or Configuration()
         keys = signing_keys(config)
         return Savepoint(Inspection.open(os.fspath(path), storage_options(config), load, keys), config)
 
-    # --- what it is
+    # --- description
 
     @property
     def location(self) -> str:
@@ -104,10 +104,10 @@ class Savepoint:
 
     @property
     def timestamp(self) -> int:
-        """When it was taken, in milliseconds since 1970."""
+        """The time of the snapshot in milliseconds since 1970."""
         return self._inspection.manifest.timestamp
 
-    # --- what it holds
+    # --- contents
 
     def operators(self) -> list[OperatorInfo]:
         """Return the operators with their states, as loaded. Needs no classes of the program."""
@@ -140,8 +140,8 @@ class Savepoint:
     def as_dataframe(self, uid: str, name: str, spark: SparkSession | None = None) -> DataFrame:
         """Return the rows of a state as a Spark DataFrame with the columns key, namespace and value.
 
-        Plain values have the Spark type that fits them all: numbers, text, structs for tuples, rows and windows, arrays
-        and maps. Everything else, and a mixture, is text. The rows pass through this process; a savepoint's files are
+        Plain values have a common Spark type: numbers, text, structs for tuples, rows and windows, arrays
+        and maps. Other and mixed values are text. The rows pass through this process; a savepoint's files are
         Parquet and can be read by Spark alone, as text: `spark.read.parquet(f"{savepoint.location}/*.parquet")`.
 
         Args:
@@ -154,7 +154,7 @@ class Savepoint:
         rows = ((row.key, row.namespace, row.value) for row in self._rows(uid, name, None))
         return state_frame(rows, spark, self._config)
 
-    # --- what shall be different
+    # --- changes
 
     def put(self, uid: str, name: str, key: Value, value: Value, namespace: Value = None) -> Savepoint:
         """Set a row, whether or not the key has one.
@@ -191,7 +191,7 @@ class Savepoint:
         return self
 
     def drop_operator(self, uid: str) -> Savepoint:
-        """Remove an operator with all its state, a source with its position, a sink with its staged output."""
+        """Remove an operator with its state; also a source's position and a sink's staged output."""
         self._edit.drop_operator(uid)
         return self
 
@@ -204,7 +204,7 @@ class Savepoint:
         return self
 
     def write(self, path: str | os.PathLike[str]) -> str:
-        """Write everything that was loaded, with all changes, as a savepoint; return its location.
+        """Write the loaded state with all changes as a savepoint; return its location.
 
         Args:
             path: an empty or new directory, or a URL that fsspec supports.

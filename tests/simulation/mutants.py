@@ -506,7 +506,7 @@ def report_after_end(real: Real, self: ExchangeMachine, event: p.Event) -> list[
 def ended_with_requests_in_flight(real: Real, self: Execution, reports: Any) -> Any:
     """A source that has read all its input has ended, even with requests in flight."""
     result = real(self, reports)
-    self.ended |= self.lingering_sources()
+    self.ended |= self.drained_sources()
     self.ended |= {e.target for v in self.plan.vertices if v.id in self.ended for e in v.out_edges}
     return result
 

@@ -113,9 +113,9 @@ def _scaling(random: Random) -> ScalingOptions | None:
     return ScalingOptions(
         # Slots become available eventually.
         wait=math.inf,
-        settle_at_start=random.choice((0.0, 0.5)),
+        start_stabilization_timeout=random.choice((0.0, 0.5)),
         cooldown=random.choice((0.0, 0.5)),
-        settle=random.choice((0.0, 0.5)),
+        stabilization_timeout=random.choice((0.0, 0.5)),
         max_delay=random.choice((0.0, 0.2, 2.0)),
     )
 

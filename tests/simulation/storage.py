@@ -149,7 +149,7 @@ class SimulatedStorage:
         if missing:
             self._world.violate(f"a manifest is written whose state files are deleted: {sorted(missing)}")
 
-    def forget(self, names: Iterable[str]) -> None:
+    def drop_local_copies(self, names: Iterable[str]) -> None:
         """Do nothing: there are no copies."""
 
     def scratch(self, name: str) -> str:
@@ -176,7 +176,7 @@ class TaskStorage:
         self.unwritten[f"{self._url}/{name}"] = data = b"".join(parts)
         return len(data)
 
-    def forget(self, names: Iterable[str]) -> None:
+    def drop_local_copies(self, names: Iterable[str]) -> None:
         """Do nothing: there are no copies."""
 
     def scratch(self, name: str) -> str:

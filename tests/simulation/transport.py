@@ -201,9 +201,9 @@ class _Execution:
 
     def on_frame(self, slot: int, frame: Frame) -> None:
         """Handle a frame from a slot to the driver."""
-        if frame.kind is Kind.HELLO:
+        if frame.kind is Kind.REGISTER:
             self.handle(p.SlotRegistered(slot, f"/{slot}"))
-        elif frame.kind is Kind.MET:
+        elif frame.kind is Kind.CONNECTED:
             self.handle(p.SlotConnected(slot))
         elif frame.kind is Kind.REPORT:
             self.handle(p.SlotReported(slot, frame.epoch, frame.payload))
@@ -346,14 +346,14 @@ class _Slot:
 
     def _run_slot(self) -> Iterator[Callable[[], bool]]:
         driver = partial(self._execution.send_to_driver, self.number)
-        driver(Frame(Kind.HELLO))
+        driver(Frame(Kind.REGISTER))
         while True:
             yield lambda: bool(self._commands)
             command = self._commands.pop(0)
             if command.kind is Kind.STOP:
                 return
             if command.kind is Kind.ROSTER:
-                driver(Frame(Kind.MET))
+                driver(Frame(Kind.CONNECTED))
                 continue
             yield from self._run(pickle.loads(command.payload))
 

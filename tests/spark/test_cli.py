@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from millstream.cli.progress_line import LiveLine, Reading, describe
+from millstream.cli.progress_line import LiveLine, Sample, describe
 from millstream.common.watermark_strategy import MAX_WATERMARK
 from millstream.datastream import launch_context
 from millstream.datastream.connectors.datagen import DataGeneratorSource
@@ -165,19 +165,19 @@ def test_run_returns_exit_codes(tmp_path: Path) -> None:
 
 
 def test_progress_line_shows_known_progress() -> None:
-    start = Reading(0.0, 0, 0, 0, None, None, "RUNNING")
-    assert describe(start, Reading(1.0, 10, 5, 1, MAX_WATERMARK, None, "RUNNING")) == "epoch 1 | in 10/s | out 5/s"
-    assert describe(start, Reading(1.0, 10, 5, 1, None, None, "RESTARTING")) == "restarting"
-    stuck = Reading(1.0, 10, None, 1, None, None, "RUNNING", stuck=12)
-    assert describe(start, stuck) == "epoch 1 | in 10/s | failed 12 times in a row in the same way"
-    assert "watermark 9007199254740991" in describe(start, Reading(1.0, 0, 0, 1, 2**53 - 1, None, "RUNNING"))
-    assert "out" not in describe(start, Reading(1.0, 10, None, 1, None, None, "RUNNING"))
+    start = Sample(0.0, 0, 0, 0, None, None, "RUNNING")
+    assert describe(start, Sample(1.0, 10, 5, 1, MAX_WATERMARK, None, "RUNNING")) == "epoch 1 | in 10/s | out 5/s"
+    assert describe(start, Sample(1.0, 10, 5, 1, None, None, "RESTARTING")) == "restarting"
+    stuck = Sample(1.0, 10, None, 1, None, None, "RUNNING", stuck=12)
+    assert describe(start, stuck) == "epoch 1 | in 10/s | failed 12 times in a row with the same error"
+    assert "watermark 9007199254740991" in describe(start, Sample(1.0, 0, 0, 1, 2**53 - 1, None, "RUNNING"))
+    assert "out" not in describe(start, Sample(1.0, 10, None, 1, None, None, "RUNNING"))
 
 
 def test_progress_line_names_busiest_vertex() -> None:
-    start = Reading(0.0, 0, 0, 0, None, None, "RUNNING", {(1, 0): 5.0, (2, 0): 1.0}, {})
+    start = Sample(0.0, 0, 0, 0, None, None, "RUNNING", {(1, 0): 5.0, (2, 0): 1.0}, {})
     names = {1: "Source", 2: "a very long chain -> of operators -> with a sink"}
-    after = Reading(4.0, 0, 0, 1, None, None, "RUNNING", {(1, 0): 6.0, (2, 0): 4.0, (2, 1): 1.0}, names)
+    after = Sample(4.0, 0, 0, 1, None, None, "RUNNING", {(1, 0): 6.0, (2, 0): 4.0, (2, 1): 1.0}, names)
     assert describe(start, after).endswith("| slowest a very long chain -> of operators -> ... (75% busy)")
 
 

@@ -106,8 +106,8 @@ def test_job_rejects_checkpoint_directory_not_shared_by_hosts(cluster: SparkClus
     done = run(cluster, tmp_path, **own)
     assert done.returncode
     # A restart would not help.
-    assert done.stderr.count("does not see the job's state in") == 1
-    assert "set execution.checkpointing.dir to a place that the driver and all executors share" in done.stderr
+    assert done.stderr.count("cannot access the job's state in") == 1
+    assert "set execution.checkpointing.dir to storage that the driver and all executors share" in done.stderr
 
 
 @long_form

@@ -183,7 +183,7 @@ class AsksForState(ProcessFunction[int, int]):
 def test_state_access_without_key_is_rejected(env: Env) -> None:
     env.from_collection([1]).process(AsksForState()).name("stateful").add_sink(lambda v: None)
     text = failure_of(env)
-    assert "'stateful' asked for keyed state 's' but its input is not keyed: call key_by(...) before it." in text
+    assert "'stateful' uses keyed state 's' but its input is not keyed: call key_by(...) before it." in text
 
 
 def test_batch_mode_rejects_unbounded_source(env: Env) -> None:

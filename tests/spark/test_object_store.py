@@ -68,6 +68,6 @@ def test_local_recovery_reads_copy_on_host_first(s3: dict[str, str], tmp_path: P
     open_storage(url, options).delete("state")
     # The object is deleted in the store but present on the host: the read needs no request.
     assert bytes(local.read("state")) == bytes(elsewhere.read("state")) == b"abc"
-    local.forget(["state"])
+    local.drop_local_copies(["state"])
     with pytest.raises(Exception, match="local-recovery/state is missing"):
         local.read("state")

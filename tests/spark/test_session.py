@@ -305,7 +305,7 @@ def test_killed_cluster_is_reported_and_leaves_nothing(session: Session) -> None
     ended, left = psutil.wait_procs(family, 20)
     assert left == [] and ended
     assert not run_file.exists() and [path.exists() for path in leavings] == [False, False]
-    assert "No job service of yours runs" in session.call("list").stderr
+    assert "You have no job service" in session.call("list").stderr
 
 
 @pytest.mark.timeout(600)

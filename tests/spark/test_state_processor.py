@@ -283,7 +283,7 @@ def test_savepoint_check_compares_program(snapshots: dict[str, str], program: Pa
     line = next(line for line in fits.stdout.splitlines() if " totals " in line)
     assert "2 -> 3" in line
     assert "total (value, 4 rows)" in line
-    assert fits.stdout.splitlines()[-1] == f"{program} fits."
+    assert fits.stdout.splitlines()[-1] == f"{program} is compatible."
     lost = millstream("savepoint", "check", program, snapshots["first"], "numbers", "renamed", "INT")
     assert lost.returncode == 1
     assert "the program has no operator with uid 'totals'" in lost.stdout
@@ -299,7 +299,7 @@ def test_run_restores_savepoint(snapshots: dict[str, str], program: Path) -> Non
     options = ["-p", 2, "-m", "local[2]", "-D", "millstream.quiet=true", "--from-savepoint", snapshots["first"]]
     refused = millstream("run", *options, program, "other numbers", "totals", "INT")
     assert refused.returncode == 1
-    assert "(uid 'numbers') has nowhere to go" in refused.stderr
+    assert "(uid 'numbers') matches no operator of the program" in refused.stderr
     done = millstream("run", *options, "--allow-non-restored-state", program, "other numbers", "totals", "INT")
     assert done.returncode == 0, done.stderr
     printed = eval(done.stdout)

@@ -654,7 +654,7 @@ class Keeping(MapFunction):
 
 
 def test_keyed_state_is_rejected_on_unkeyed_stream(env1: Env, collect: Collect) -> None:
-    with pytest.raises(JobExecutionError, match="asked for keyed state 'x' but its input is not keyed"):
+    with pytest.raises(JobExecutionError, match="uses keyed state 'x' but its input is not keyed"):
         collect(env1.from_collection([1]).map(Keeping()))
 
 

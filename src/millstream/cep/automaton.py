@@ -219,7 +219,7 @@ class Runs:
         self.timers = timers or _NONE
 
     @property
-    def at_rest(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether the runs are the initial state, which need not be stored."""
         return self.queue is None and not self.completed and not self.timers
 
@@ -301,7 +301,7 @@ class Context:
         """Return the wall clock in milliseconds."""
         return self._clock()
 
-    def about(self, cell: Any, timestamp: int) -> Context:
+    def for_run(self, cell: Any, timestamp: int) -> Context:
         """Set the current run."""
         self._cell, self._timestamp, self._match = cell, timestamp, None
         return self
@@ -323,18 +323,18 @@ class Automaton:
         self,
         graph: StateGraph,
         clock: Callable[[], int] = lambda: 0,
-        when_many: Callable[[int], None] = lambda many: None,
+        on_many_runs: Callable[[int], None] = lambda count: None,
     ) -> None:
         """Create an automaton.
 
         Args:
             graph: the pattern's states.
             clock: the wall clock in milliseconds, for conditions.
-            when_many: called once with the number of runs if a key has more than MANY_RUNS.
+            on_many_runs: called once with the number of runs if a key has more than MANY_RUNS.
         """
         self.graph = graph
-        self._when_many = when_many
-        self._many = MANY_RUNS
+        self._on_many_runs = on_many_runs
+        self._run_limit = MANY_RUNS
         self.window = graph.window
         self._decisions: dict[str, Decision] = {
             s.name: decision_of(s) for s in graph.states if s.kind not in (StateKind.FINAL, StateKind.STOP)
@@ -363,13 +363,13 @@ class Automaton:
     def state_names(self) -> list[str]:
         return list(self._decisions)
 
-    def asked(self, error: BaseException) -> tuple[str, Any] | None:
+    def failed_condition(self, error: BaseException) -> tuple[str, Any] | None:
         """Return the pattern and event of a condition that raised an error, or None."""
         tb = error.__traceback__
         failed = None
         while tb is not None:
             for decision in self._decisions.values():
-                pattern = decision.asked(tb)
+                pattern = decision.failed_pattern(tb)
                 if pattern is not None:
                     failed = pattern, tb.tb_frame.f_locals["event"]
             tb = tb.tb_next
@@ -382,13 +382,13 @@ class Automaton:
         decision = self._decisions.get(run[1])
         if decision is None:
             raise self._changed(run[1])
-        return decision.decide(event, self._context.about(run[2], timestamp))
+        return decision.decide(event, self._context.for_run(run[2], timestamp))
 
     def event(self, runs: Runs, event: Value, timestamp: int) -> Sequence[Cell]:
         """Process an event with all runs; return the completed matches as histories, in order."""
         queue = runs.queue
         if queue is None:
-            outcome = self._begin(event, self._context.about(None, timestamp) if self.begin is None else None)
+            outcome = self._begin(event, self._context.for_run(None, timestamp) if self.begin is None else None)
             return () if outcome.unchanged else self.start(runs, outcome, event, timestamp)
         return self._events(runs, queue, event, timestamp)
 
@@ -404,10 +404,10 @@ class Automaton:
             runs.began |= timestamp > 0
             runs.queue = [(first, target, (None, pattern, event, *first)), self._start_run]
             return ()
-        left: list[Run] = []
+        remaining: list[Run] = []
         completed: list[Run] = []
-        self._move(runs, outcome, self._start_run, event, timestamp, left, completed, -1)
-        return self._settle(runs, left, completed)
+        self._move(runs, outcome, self._start_run, event, timestamp, remaining, completed, -1)
+        return self._finish_event(runs, remaining, completed)
 
     def _events(self, runs: Runs, queue: list[Run], event: Value, timestamp: int) -> Sequence[Cell]:
         completed: list[Run] = []
@@ -424,7 +424,7 @@ class Automaton:
                 if decision is None:
                     raise self._changed(state)
                 if decision.iterative:
-                    outcome = decision.decide(event, self._context.about(run[2], timestamp))
+                    outcome = decision.decide(event, self._context.for_run(run[2], timestamp))
                 else:
                     outcome = answers[state] = decision.decide(event, None)
             if outcome.unchanged:
@@ -439,12 +439,12 @@ class Automaton:
             if changed is None:
                 # All runs so far stay in place.
                 changed = queue[:at]
-            if outcome.gone:
+            if outcome.ends_run:
                 continue
             number = self._move(runs, outcome, run, event, timestamp, changed, completed, number)
         if changed is None:
             return ()
-        return self._settle(runs, changed, completed)
+        return self._finish_event(runs, changed, completed)
 
     def _move(
         self,
@@ -453,7 +453,7 @@ class Automaton:
         run: Run,
         event: Value,
         timestamp: int,
-        left: list[Run],
+        remaining: list[Run],
         completed: list[Run],
         number: int,
     ) -> int:
@@ -471,11 +471,11 @@ class Automaton:
         last, new = None, cell
         for pattern, target in outcome.runs:
             if pattern is None:
-                add(left, (first, target, cell))
+                add(remaining, (first, target, cell))
                 continue
             if pattern != last:
                 last, new = pattern, (cell, pattern, event, timestamp, number)
-            add(left, (first, target, new))
+            add(remaining, (first, target, new))
         for pattern in outcome.matches:
             if pattern is None:
                 add(completed, (first, "", cell))
@@ -484,7 +484,7 @@ class Automaton:
                 last, new = pattern, (cell, pattern, event, timestamp, number)
             add(completed, (first, "", new))
         if cell is None and not outcome.stopped:
-            add(left, run)
+            add(remaining, run)
         return number
 
     # --- time
@@ -495,14 +495,14 @@ class Automaton:
         if queue is None or (not self._guards and (window <= 0 or timestamp - queue[0][0][0] < window)):
             # The first run is the earliest; if it is within its window, all are.
             return [], []
-        left: list[Run] = []
+        remaining: list[Run] = []
         completed: list[Run] = []
         timed_out: list[tuple[Cell, int]] = []
         guards, pending = self._guards, self._pending
         for run in queue:
             first, state, cell = run
             if cell is None:
-                add(left, run)
+                add(remaining, run)
                 continue
             if state not in self._decisions:
                 raise self._changed(state)
@@ -510,51 +510,51 @@ class Automaton:
             # A distance that overflows Java's long, from before 1970 to the end of time, counts as none.
             by_guard = guard > 0 and guard <= timestamp - cell[3] <= _MAX
             if not by_guard and not (window > 0 and window <= timestamp - first[0] <= _MAX):
-                add(left, run)
+                add(remaining, run)
             elif state in pending:
                 add(completed, run)
             else:
                 timed_out.append((cell, cell[3] + guard if by_guard else first[0] + window))
-        if len(left) == len(queue):
+        if len(remaining) == len(queue):
             return [], []
-        return self._settle(runs, left, completed), timed_out
+        return self._finish_event(runs, remaining, completed), timed_out
 
     # --- matches
 
-    def _settle(self, runs: Runs, queue: list[Run], completed: list[Run]) -> list[Cell]:
+    def _finish_event(self, runs: Runs, queue: list[Run], completed: list[Run]) -> list[Cell]:
         """Replace the runs, and return the matches that may be emitted now."""
         matches: list[Cell] = []
         if not self._skip.skips:
             while completed:
                 matches.append(poll(completed)[2])
         else:
-            waiting = runs.completed or []
+            pending = runs.completed or []
             for run in completed:
-                add(waiting, run)
-            if waiting:
-                queue, waiting = self._emit(queue, waiting, matches)
-            runs.completed = waiting or _NONE
+                add(pending, run)
+            if pending:
+                queue, pending = self._emit(queue, pending, matches)
+            runs.completed = pending or _NONE
         runs.queue = None if len(queue) == 1 and queue[0][2] is None else queue
-        if len(queue) > self._many:
+        if len(queue) > self._run_limit:
             # Raise at once: there may be too many matches to process.
-            self._many = sys.maxsize
-            self._when_many(len(queue))
+            self._run_limit = sys.maxsize
+            self._on_many_runs(len(queue))
         return matches
 
-    def _emit(self, queue: list[Run], waiting: list[Run], matches: list[Cell]) -> tuple[list[Run], list[Run]]:
+    def _emit(self, queue: list[Run], pending: list[Run], matches: list[Cell]) -> tuple[list[Run], list[Run]]:
         """Select matches that no earlier run delays, and drop skipped ones; return the remaining runs."""
-        left = Shrinking(queue)
-        while waiting:
-            first = left.least()
-            if first is not None and waiting[0][0] > first:
+        remaining = Shrinking(queue)
+        while pending:
+            first = remaining.least()
+            if first is not None and pending[0][0] > first:
                 break
-            cell = poll(waiting)[2]
+            cell = poll(pending)[2]
             bound = self._skip.bound(_ids(cell))
             if bound is not None:
-                left.keep(bound)
-                waiting = keep(waiting, bound)
+                remaining.keep(bound)
+                pending = keep(pending, bound)
             matches.append(cell)
-        return left.rest(), waiting
+        return remaining.rest(), pending
 
     def _changed(self, state: str) -> PatternChangedError:
         return PatternChangedError(

@@ -100,7 +100,7 @@ def _check_groups(last: Pattern) -> None:
         previous = pattern.get_previous()
         if pattern.get_quantifier().is_negated and previous is not None and can_be_empty(previous):
             raise MalformedPatternError(
-                f"Pattern {pattern.get_name()!r} is negated and stands behind a group that can be empty: "
+                f"Pattern {pattern.get_name()!r} is negated and follows a group that can be empty: "
                 "make one pattern inside the group obligatory."
             )
         if pattern.group is not None:
@@ -122,13 +122,13 @@ def _check_windows(last: Pattern, graph: StateGraph, has_window: bool) -> None:
         and (not has_window or graph.window == 0)
     ):
         raise MalformedPatternError(
-            "NotFollowedBy is not supported without windowTime as a last part of a Pattern! Say how long it must not "
-            f"come: call within(...) behind not_followed_by({last.get_name()!r})."
+            "NotFollowedBy is not supported without windowTime as a last part of a Pattern! Call within(...) after "
+            f"not_followed_by({last.get_name()!r})."
         )
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Position:
     """The compiler's position.
 
     Attributes:
@@ -153,11 +153,11 @@ class _Place:
         """The condition that ends the loop around."""
         return None if self.group is None else self.group.get_until_condition()
 
-    def before(self) -> _Place:
-        """Return the place of the pattern before this one."""
+    def before(self) -> _Position:
+        """Return the position of the pattern before this one."""
         previous = self.pattern.get_previous()
         assert previous is not None
-        return _Place(previous, self.pattern, self.group, self.first_round)
+        return _Position(previous, self.pattern, self.group, self.first_round)
 
     # --- conditions of its edges
 
@@ -193,24 +193,24 @@ class _Place:
 
     # --- negations
 
-    def bans(self) -> list[Pattern]:
+    def negations(self) -> list[Pattern]:
         """Return the not_followed_by patterns before this one, across optional patterns."""
-        banned_patterns: list[Pattern] = []
+        negated: list[Pattern] = []
         previous = self.pattern.get_previous()
         while previous is not None:
             quantifier = previous.get_quantifier()
-            banned = quantifier.outer is Contiguity.NOT_FOLLOW
-            if not banned and not quantifier.is_optional:
+            is_negated = quantifier.outer is Contiguity.NOT_FOLLOW
+            if not is_negated and not quantifier.is_optional:
                 break
-            if banned:
-                banned_patterns.append(previous)
+            if is_negated:
+                negated.append(previous)
             previous = previous.get_previous()
-        return banned_patterns
+        return negated
 
     @property
-    def lifts_bans(self) -> bool:
-        """Whether taking an event here lifts the preceding not_followed_by patterns."""
-        return self.pattern.get_quantifier().is_optional and bool(self.bans())
+    def ends_negations(self) -> bool:
+        """Whether taking an event here ends the preceding not_followed_by patterns."""
+        return self.pattern.get_quantifier().is_optional and bool(self.negations())
 
 
 def _until(until: Expression | None, condition: Expression) -> Expression:
@@ -239,7 +239,7 @@ class _Compiler:
     def compile(self, last: Pattern) -> StateGraph:
         end = self._state(FINAL_NAME, StateKind.FINAL)
         self._window = last.get_window_size()
-        start = self._sequence(_Place(last, None, None, True), end)
+        start = self._sequence(_Position(last, None, None, True), end)
         start.kind = StateKind.START
         names = tuple(p.get_name() for p in all_patterns(last) if not p.get_quantifier().is_negated)
         strategy = last.get_after_match_skip_strategy()
@@ -247,174 +247,176 @@ class _Compiler:
 
     # --- sequences
 
-    def _sequence(self, place: _Place, sink: State) -> State:
+    def _sequence(self, position: _Position, sink: State) -> State:
         """Build the states of a sequence that leads to a state; return the first."""
-        while place.pattern.get_previous() is not None:
-            outer = place.pattern.get_quantifier().outer
+        while position.pattern.get_previous() is not None:
+            outer = position.pattern.get_quantifier().outer
             if outer is Contiguity.NOT_FOLLOW:
-                sink = self._pending(place, sink)
+                sink = self._pending(position, sink)
             elif outer is Contiguity.NOT_NEXT:
-                sink = self._not_next(place, sink)
+                sink = self._not_next(position, sink)
             else:
-                sink = self._pattern(place, sink)
-            place = place.before()
+                sink = self._pattern(position, sink)
+            position = position.before()
             # The window of the match is the minimum of all windows.
-            length = place.pattern.get_window_size()
+            length = position.pattern.get_window_size()
             if length is not None and (self._window is None or length < self._window):
                 self._window = length
-        return self._pattern(place, sink)
+        return self._pattern(position, sink)
 
-    def _pending(self, place: _Place, sink: State) -> State:
+    def _pending(self, position: _Position, sink: State) -> State:
         """Build the state that waits for the end of the window, which only a last pattern has."""
-        guarded = place.pattern.get_window_size(WithinType.PREVIOUS_AND_CURRENT) is not None
+        guarded = position.pattern.get_window_size(WithinType.PREVIOUS_AND_CURRENT) is not None
         if sink.kind is not StateKind.FINAL or not (guarded or (self._window or 0) > 0):
             return sink
-        pending = self._taking_state(place, StateKind.PENDING)
-        banned = place.take_condition()
-        stop = self._stop(banned, place.pattern.get_name())
-        pending.proceed(stop, banned)
-        pending.ignore(pending, Not(banned))
+        pending = self._taking_state(position, StateKind.PENDING)
+        condition = position.take_condition()
+        stop = self._stop(condition, position.pattern.get_name())
+        pending.proceed(stop, condition)
+        pending.ignore(pending, Not(condition))
         return pending
 
-    def _not_next(self, place: _Place, sink: State) -> State:
-        state = self._taking_state(place)
-        banned = place.take_condition()
-        stop = self._stop(banned, place.pattern.get_name())
+    def _not_next(self, position: _Position, sink: State) -> State:
+        state = self._taking_state(position)
+        condition = position.take_condition()
+        stop = self._stop(condition, position.pattern.get_name())
         if sink.kind is StateKind.FINAL:
             # The match completes with the next event, not before.
-            state.ignore(sink, Not(banned))
+            state.ignore(sink, Not(condition))
         else:
-            state.proceed(sink, Not(banned))
-        state.proceed(stop, banned)
+            state.proceed(sink, Not(condition))
+        state.proceed(stop, condition)
         return state
 
-    def _pattern(self, place: _Place, sink: State) -> State:
-        quantifier = place.pattern.get_quantifier()
-        times = place.pattern.get_times()
+    def _pattern(self, position: _Position, sink: State) -> State:
+        quantifier = position.pattern.get_quantifier()
+        times = position.pattern.get_times()
         if quantifier.is_looping:
             assert times is not None
-            loop = self._loop(place, self._without_bans(place, sink))
-            first = self._times(place, loop, sink, times)
+            loop = self._loop(position, self._without_stop_edges(position, sink))
+            first = self._times(position, loop, sink, times)
         elif quantifier.is_times:
             assert times is not None
-            first = self._times(place, sink, sink, times)
+            first = self._times(position, sink, sink, times)
         else:
             first = self._single(
-                place, sink, sink, place.take_condition(), place.outer_ignore(), quantifier.is_optional, True
+                position, sink, sink, position.take_condition(), position.outer_ignore(), quantifier.is_optional, True
             )
-        self._ban(place, first)
+        self._add_stop_edges(position, first)
         return first
 
     # --- one pattern
 
-    def _times(self, place: _Place, sink: State, behind: State, times: Times) -> State:
+    def _times(self, position: _Position, sink: State, skip_target: State, times: Times) -> State:
         """Build the counting states: the optional ones last, the required ones before them."""
-        until = place.pattern.get_until_condition()
-        ignore = _until_or_none(until, place.inner_ignore())
-        take = _until(until, place.take_condition())
-        quantifier = place.pattern.get_quantifier()
+        until = position.pattern.get_until_condition()
+        ignore = _until_or_none(until, position.inner_ignore())
+        take = _until(until, position.take_condition())
+        quantifier = position.pattern.get_quantifier()
         if quantifier.is_greedy and times.at_least != times.at_most:
             if until is not None:
                 self._unrestricted[sink.name] = self._copy(sink)
             _restrict(sink, take)
         state = sink
         for _ in range(times.at_least, times.at_most):
-            state = self._single(place, state, behind, take, ignore, True, False)
-            self._ban_following(place, state)
+            state = self._single(position, state, skip_target, take, ignore, True, False)
+            self._add_following_stop_edge(position, state)
         for _ in range(times.at_least - 1):
-            state = self._single(place, state, None, take, ignore, False, False)
-            self._ban_following(place, state)
-        return self._single(place, state, behind, take, place.outer_ignore(), quantifier.is_optional, True)
+            state = self._single(position, state, None, take, ignore, False, False)
+            self._add_following_stop_edge(position, state)
+        return self._single(position, state, skip_target, take, position.outer_ignore(), quantifier.is_optional, True)
 
     def _single(
         self,
-        place: _Place,
+        position: _Position,
         sink: State,
-        behind: State | None,
+        skip_target: State | None,
         take: Expression,
         ignore: Expression | None,
         optional: bool,
         first_round: bool,
     ) -> State:
         """Build the state that takes one event, or one round of a group; return it."""
-        pattern = place.pattern
+        pattern = position.pattern
         if pattern.group is not None:
-            return self._group(place, pattern.group, sink, behind if optional else None, first_round)
-        state = self._taking_state(place)
-        taken = self._without_bans(place, sink)
+            return self._group(position, pattern.group, sink, skip_target if optional else None, first_round)
+        state = self._taking_state(position)
+        taken = self._without_stop_edges(position, sink)
         state.take(taken, take)
         if optional:
-            assert behind is not None
-            self._leave(place, state, behind)
+            assert skip_target is not None
+            self._leave(position, state, skip_target)
         if ignore is not None:
-            waits = state
-            if optional or _heads_optional_group(place):
+            waiting = state
+            if optional or _heads_optional_group(position):
                 # The first event decides whether the pattern is skipped, so the later state cannot proceed past it.
-                waits = self._state(pattern.get_name(), StateKind.NORMAL)
-                waits.take(taken, take)
-                waits.ignore(waits, ignore)
-                self._ban(place, waits)
-            state.ignore(waits, ignore)
+                waiting = self._state(pattern.get_name(), StateKind.NORMAL)
+                waiting.take(taken, take)
+                waiting.ignore(waiting, ignore)
+                self._add_stop_edges(position, waiting)
+            state.ignore(waiting, ignore)
         return state
 
-    def _loop(self, place: _Place, sink: State) -> State:
+    def _loop(self, position: _Position, sink: State) -> State:
         """Build the state that takes any number of events."""
-        pattern = place.pattern
+        pattern = position.pattern
         if pattern.group is not None:
-            return self._group_loop(place, pattern.group, sink)
+            return self._group_loop(position, pattern.group, sink)
         until = pattern.get_until_condition()
-        ignore = _until_or_none(until, place.inner_ignore())
-        take = _until(until, place.take_condition())
-        state = self._taking_state(place)
+        ignore = _until_or_none(until, position.inner_ignore())
+        take = _until(until, position.take_condition())
+        state = self._taking_state(position)
         if pattern.get_quantifier().is_greedy:
             if until is not None:
                 self._unrestricted[sink.name] = self._copy(sink)
-            self._leave(place, state, sink)
-            _restrict(sink, place.take_condition())
+            self._leave(position, state, sink)
+            _restrict(sink, position.take_condition())
         else:
-            state.proceed(sink, place.proceed_condition())
+            state.proceed(sink, position.proceed_condition())
         state.take(state, take)
-        self._ban_following(place, state)
+        self._add_following_stop_edge(position, state)
         if ignore is not None:
-            waits = self._state(pattern.get_name(), StateKind.NORMAL)
-            waits.take(state, take)
-            waits.ignore(waits, ignore)
-            state.ignore(waits, ignore)
-            self._ban_following(place, waits)
+            waiting = self._state(pattern.get_name(), StateKind.NORMAL)
+            waiting.take(state, take)
+            waiting.ignore(waiting, ignore)
+            state.ignore(waiting, ignore)
+            self._add_following_stop_edge(position, waiting)
         return state
 
-    def _leave(self, place: _Place, state: State, behind: State) -> None:
+    def _leave(self, position: _Position, state: State, skip_target: State) -> None:
         """Add the edge that skips a pattern; a greedy pattern with an until condition needs two."""
-        always = place.proceed_condition()
-        until = place.pattern.get_until_condition()
-        if not place.pattern.get_quantifier().is_greedy or until is None:
-            state.proceed(behind, always)
+        always = position.proceed_condition()
+        until = position.pattern.get_until_condition()
+        if not position.pattern.get_quantifier().is_greedy or until is None:
+            state.proceed(skip_target, always)
             return
-        unrestricted = self._unrestricted.get(behind.name)
+        unrestricted = self._unrestricted.get(skip_target.name)
         if unrestricted is None:
             raise MalformedPatternError(
-                f"Pattern {place.pattern.get_name()!r} is greedy, optional and has an until condition, and there is a "
-                "negated pattern before it: leave one of the four out."
+                f"Pattern {position.pattern.get_name()!r} is greedy, optional and has an until condition, and there is "
+                "a negated pattern before it: remove one of the four."
             )
         state.proceed(unrestricted, And(always, until))
-        state.proceed(behind, And(always, Not(until)))
+        state.proceed(skip_target, And(always, Not(until)))
 
     # --- groups
 
-    def _group(self, place: _Place, last: Pattern, sink: State, behind: State | None, first_round: bool) -> State:
-        inside = _Place(last, place.following, place.pattern, first_round)
+    def _group(
+        self, position: _Position, last: Pattern, sink: State, skip_target: State | None, first_round: bool
+    ) -> State:
+        inside = _Position(last, position.following, position.pattern, first_round)
         first = self._sequence(inside, sink)
-        if behind is not None:
-            first.proceed(behind, place.proceed_condition())
+        if skip_target is not None:
+            first.proceed(skip_target, position.proceed_condition())
         return first
 
-    def _group_loop(self, place: _Place, last: Pattern, sink: State) -> State:
+    def _group_loop(self, position: _Position, last: Pattern, sink: State) -> State:
         # The end of a round, where the next one may begin or the loop may end.
-        turn = self._taking_state(place)
-        inside = _Place(last, place.following, place.pattern, False)
-        first = self._sequence(inside, turn)
-        first.proceed(sink, place.proceed_condition())
-        turn.proceed(first, place.proceed_condition())
+        round_end = self._taking_state(position)
+        inside = _Position(last, position.following, position.pattern, False)
+        first = self._sequence(inside, round_end)
+        first.proceed(sink, position.proceed_condition())
+        round_end.proceed(first, position.proceed_condition())
         return first
 
     # --- negations
@@ -426,43 +428,43 @@ class _Compiler:
             stop.take(stop, condition)
         return stop
 
-    def _ban(self, place: _Place, state: State) -> None:
+    def _add_stop_edges(self, position: _Position, state: State) -> None:
         """Add the STOP edges of the not_followed_by patterns before this pattern."""
-        for banned in place.bans():
-            condition = place.take_condition(banned)
-            state.proceed(self._stop(condition, banned.get_name()), condition)
+        for pattern in position.negations():
+            condition = position.take_condition(pattern)
+            state.proceed(self._stop(condition, pattern.get_name()), condition)
 
-    def _ban_following(self, place: _Place, state: State) -> None:
+    def _add_following_stop_edge(self, position: _Position, state: State) -> None:
         """Add a STOP edge to a looping state that is followed by not_followed_by."""
-        following = place.following
+        following = position.following
         if following is not None and following.get_quantifier().outer is Contiguity.NOT_FOLLOW:
-            condition = place.take_condition(following)
+            condition = position.take_condition(following)
             state.proceed(self._stop(condition, following.get_name()), condition)
 
-    def _without_bans(self, place: _Place, state: State) -> State:
-        """Return the next state after an optional pattern has taken an event, without lifted STOP edges."""
-        if not place.lifts_bans:
+    def _without_stop_edges(self, position: _Position, state: State) -> State:
+        """Return the state after an optional pattern took an event, without the STOP edges that this event removes."""
+        if not position.ends_negations:
             return state
-        lifted = {banned.get_name() for banned in place.bans()}
+        ended = {pattern.get_name() for pattern in position.negations()}
         copy = self._state(state.name, state.kind)
         for edge in state.edges:
             if edge.action is not Action.PROCEED:
                 target = copy if edge.target is state else edge.target
                 copy.edges.append(Edge(edge.action, copy.pattern, target, edge.condition))
             elif edge.target.kind is not StateKind.STOP:
-                copy.proceed(self._without_bans(place, edge.target), edge.condition)
-            elif edge.target.name not in lifted:
+                copy.proceed(self._without_stop_edges(position, edge.target), edge.condition)
+            elif edge.target.name not in ended:
                 copy.proceed(edge.target, edge.condition)
         return copy
 
     # --- states
 
-    def _taking_state(self, place: _Place, kind: StateKind = StateKind.NORMAL) -> State:
+    def _taking_state(self, position: _Position, kind: StateKind = StateKind.NORMAL) -> State:
         """Build a state that checks the window since the previous event, if there is one."""
-        state = self._state(place.pattern.get_name(), kind)
-        times = place.pattern.get_times()
+        state = self._state(position.pattern.get_name(), kind)
+        times = position.pattern.get_times()
         if times is None:
-            state.window = place.pattern.get_window_size(WithinType.PREVIOUS_AND_CURRENT)
+            state.window = position.pattern.get_window_size(WithinType.PREVIOUS_AND_CURRENT)
         elif ":" in state.name:
             # In Flink only states with a numbered name are checked, which omits one.
             state.window = times.window
@@ -491,8 +493,13 @@ def _candidates(name: str) -> Iterator[str]:
         number += 1
 
 
-def _heads_optional_group(place: _Place) -> bool:
-    return place.is_head and place.first_round and place.group is not None and place.group.get_quantifier().is_optional
+def _heads_optional_group(position: _Position) -> bool:
+    return (
+        position.is_head
+        and position.first_round
+        and position.group is not None
+        and position.group.get_quantifier().is_optional
+    )
 
 
 def _restrict(state: State, taken: Expression) -> None:

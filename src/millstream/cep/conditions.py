@@ -103,8 +103,8 @@ class RichIterativeCondition(IterativeCondition):
         """Return the runtime context of `open`."""
         if self._runtime_context is None:
             raise InvalidProgramError(
-                f"{type(self).__name__} has no runtime context yet: it has one from open() on, and an open() of your "
-                "own must call super().open(runtime_context)."
+                f"{type(self).__name__} has no runtime context before open(), and an overridden open() must call "
+                "super().open(runtime_context)."
             )
         return self._runtime_context
 
@@ -235,13 +235,13 @@ def _takes(call: Callable[..., Value], condition: Any, pattern: str, method: str
         parameters = list(inspect.signature(call).parameters.values())
     except (TypeError, ValueError):  # a builtin without a signature
         return 1
-    places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    needed = [p for p in places if p.default is p.empty]
+    parameters_by_position = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    needed = [p for p in parameters_by_position if p.default is p.empty]
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        return max(1, len(places)) if len(places) <= 2 else 2
-    if not places or len(needed) > 2:
+        return max(1, len(parameters_by_position)) if len(parameters_by_position) <= 2 else 2
+    if not parameters_by_position or len(needed) > 2:
         raise InvalidProgramError(
             f"{method}(...) of pattern {pattern!r} takes a function of the event or of (event, ctx), and "
-            f"{condition!r} takes {len(places)} arguments."
+            f"{condition!r} takes {len(parameters_by_position)} arguments."
         )
     return 2 if len(needed) == 2 else 1

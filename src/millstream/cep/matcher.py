@@ -86,7 +86,7 @@ class WaitingEvents:
 
 
 class Alarms:
-    """When to look at which key without an event."""
+    """Timers: the keys to advance without an event, by time."""
 
     def __init__(self) -> None:
         self._keys: dict[int, list[Any]] = {}
@@ -120,17 +120,17 @@ Comparator = Callable[[Any, Any], int]
 
 
 # A match or a timed-out partial one: its history, its timestamp, and which of the two it is.
-Found = tuple[Any, int, bool]
+MatchResult = tuple[Any, int, bool]
 
 
 class Matcher:
-    """An automaton with the order of events and the windows of time around it."""
+    """Runs an automaton on events in order, and expires runs by their time windows."""
 
     def __init__(
         self, automaton: Automaton, comparator: Comparator | None = None, processing_time: bool = False
     ) -> None:
         self.automaton = automaton
-        # For every event, so at hand.
+        # Bound methods: called for every event.
         self._take, self._start, self._begin = automaton.event, automaton.start, automaton.begin
         self._window, self._guarded = automaton.window, automaton.has_guards
         # A processing-time timer fires a millisecond after its window, so another run's timer may fire first.
@@ -138,7 +138,7 @@ class Matcher:
         self._delay = 1 if processing_time else 0
         self._order = None if comparator is None else cmp_to_key(comparator)
 
-    def fire(self, runs: Runs, events: Iterable[tuple[int, Any]], now: int) -> list[Found]:
+    def fire(self, runs: Runs, events: Iterable[tuple[int, Any]], now: int) -> list[MatchResult]:
         """Process events up to a time, and advance to it.
 
         Args:
@@ -146,16 +146,16 @@ class Matcher:
             events: timestamps and events, by timestamp and then by arrival.
             now: the watermark, or the wall clock; no event is later.
         """
-        matches: list[Found] = []
+        matches: list[MatchResult] = []
         self._fire(runs, events if self._order is None else self._sorted(events), None, now, matches)
         return matches
 
-    def begin(self, events: Iterable[tuple[int, Any]], now: int) -> tuple[Runs, list[Found]] | None:
+    def begin(self, events: Iterable[tuple[int, Any]], now: int) -> tuple[Runs, list[MatchResult]] | None:
         """Process events of a key without runs; return None if no match begins, as for most events."""
         left = iter(events if self._order is None else self._sorted(events))
         begin = self._begin
         if begin is None:
-            runs, matches = Runs(), list[Found]()
+            runs, matches = Runs(), list[MatchResult]()
             self._fire(runs, left, None, now, matches)
             return runs, matches
         for timestamp, event in left:
@@ -171,7 +171,7 @@ class Matcher:
         return None
 
     def _fire(
-        self, runs: Runs, events: Iterable[tuple[int, Any]], last: int | None, now: int, results: list[Found]
+        self, runs: Runs, events: Iterable[tuple[int, Any]], last: int | None, now: int, results: list[MatchResult]
     ) -> None:
         """Process events after a timestamp, advance to a time, and add the matches."""
         take, start, begin = self._take, self._start, self._begin
@@ -198,9 +198,9 @@ class Matcher:
             self._keep_timers(runs, now)
         runs.began = False
 
-    def event(self, runs: Runs, event: Value, now: int) -> list[Found]:
+    def event(self, runs: Runs, event: Value, now: int) -> list[MatchResult]:
         """Process an event at once, in processing time."""
-        matches: list[Found] = []
+        matches: list[MatchResult] = []
         self._advance(runs, now, matches)
         for cell in self.automaton.event(runs, event, now):
             matches.append((cell, now, False))
@@ -214,7 +214,7 @@ class Matcher:
         return self._all_timers or (runs.queue is not None and runs.queue[0][0][0] <= 0)
 
     def _keep_timers(self, runs: Runs, now: int) -> None:
-        """Leave the timers that can still do something: all of them, or that of the run that began first."""
+        """Retain the timers that can still expire a run: all, or that of the run that began first."""
         if self._needs_all_timers(runs):
             if runs.timers:
                 runs.keep_timers([t for t in runs.timers if t > now - self._delay])
@@ -223,7 +223,7 @@ class Matcher:
         else:
             runs.keep_timers([runs.queue[0][0][0] + self._window])
 
-    def _advance(self, runs: Runs, timestamp: int, results: list[Found]) -> None:
+    def _advance(self, runs: Runs, timestamp: int, results: list[MatchResult]) -> None:
         matches, timed_out = self.automaton.advance(runs, timestamp)
         for cell in matches:
             results.append((cell, timestamp, False))

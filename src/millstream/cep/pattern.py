@@ -221,19 +221,19 @@ class Pattern:
 
     def _check_not_negated(self) -> None:
         if self._quantifier.is_negated:
-            raise MalformedPatternError("Option not applicable to NOT pattern. What must not come is looked for once.")
+            raise MalformedPatternError("Option not applicable to NOT pattern. A negated pattern occurs once.")
 
     def optional(self) -> Pattern:
         """Allow a match without this pattern."""
         previous = self._previous
         if previous is not None and previous._quantifier.is_greedy:
             raise MalformedPatternError(
-                "Optional pattern cannot be preceded by greedy pattern. Leave greedy() of the pattern before it out."
+                "Optional pattern cannot be preceded by greedy pattern. Remove greedy() from the pattern before it."
             )
         if self._quantifier.is_optional:
-            raise MalformedPatternError("Optional already applied! Call optional() once, and not behind times(0, n).")
+            raise MalformedPatternError("Optional already applied! Call optional() once, and not after times(0, n).")
         if self._quantifier.is_negated:
-            raise MalformedPatternError("NOT pattern cannot be optional. Leave it out, or leave optional() out.")
+            raise MalformedPatternError("NOT pattern cannot be optional. Remove it or optional().")
         self._quantifier.is_optional = True
         return self
 

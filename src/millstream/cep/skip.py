@@ -119,14 +119,14 @@ class SkipToElement(AfterMatchSkipStrategy):
             if self._throws:
                 raise SkipError(
                     f"Could not skip to {self.pattern_name}. No such element in the found match {_shown(match)}: "
-                    "leave throw_exception_on_miss() out, or make the pattern an obligatory one."
+                    "remove throw_exception_on_miss(), or make the pattern obligatory."
                 )
             return None
         target = taken[self._index]
         if self._throws and target == min(event for _, event in match):
             raise SkipError(
                 "Could not skip to first element of a match. It would be found again and again: skip to a later one, "
-                "or leave throw_exception_on_miss() out."
+                "or remove throw_exception_on_miss()."
             )
         return target
 

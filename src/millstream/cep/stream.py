@@ -53,7 +53,7 @@ class CEP:
         Args:
             stream: the events.
             pattern: the pattern to match.
-            comparator: says in which order events of the same timestamp come, as a function of two events that returns
+            comparator: orders events of the same timestamp: a function of two events that returns
                 a number below 0, 0 or above 0; without it, in the order of their arrival.
         """
         if not isinstance(stream, DataStream):
@@ -105,9 +105,9 @@ class CEP:
         operator = DynamicCepOperator(_compare(comparator), late_data_output_tag, processing_time)
         patterns = pattern_stream.broadcast()
         if isinstance(stream, KeyedStream):
-            return stream._then("DynamicCepOperator", operator, output_type, patterns)
-        everything = stream.key_by(_everything)
-        return everything._then("DynamicCepOperator", operator, output_type, patterns).force_non_parallel()
+            return stream._add_operator("DynamicCepOperator", operator, output_type, patterns)
+        single_key = stream.key_by(_constant_key)
+        return single_key._add_operator("DynamicCepOperator", operator, output_type, patterns).force_non_parallel()
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class PatternStream(Generic[T_co]):
 
     def process(self, pattern_process_function: Any, output_type: TypeInformation | None = None) -> DataStream[Any]:
         """Call a PatternProcessFunction, or a function of (match, ctx), with every match; it yields results."""
-        return self._then(processing(pattern_process_function), output_type)
+        return self._add_operator(processing(pattern_process_function), output_type)
 
     @overload
     def select(
@@ -188,7 +188,7 @@ class PatternStream(Generic[T_co]):
                 up, a side output and a PatternTimeoutFunction or a function of the match and the time.
             output_type: the type of the results.
         """
-        return self._then(selecting(*_arguments(functions, "select")), output_type)
+        return self._add_operator(selecting(*_arguments(functions, "select")), output_type)
 
     @overload
     def flat_select(
@@ -235,17 +235,17 @@ class PatternStream(Generic[T_co]):
             functions: as for `select`; the functions yield results.
             output_type: the type of the results.
         """
-        return self._then(flat_selecting(*_arguments(functions, "flat_select")), output_type)
+        return self._add_operator(flat_selecting(*_arguments(functions, "flat_select")), output_type)
 
-    def _then(self, handler: Handler, output_type: TypeInformation | None) -> DataStream[Any]:
+    def _add_operator(self, handler: Handler, output_type: TypeInformation | None) -> DataStream[Any]:
         operator = CepOperator(self._pattern, handler, self._comparator, self._late_tag, self._processing_time)
         if isinstance(self._stream, KeyedStream):
-            return self._stream._then("CepOperator", operator, output_type)
-        everything = self._stream.key_by(_everything)
-        return everything._then("GlobalCepOperator", operator, output_type).force_non_parallel()
+            return self._stream._add_operator("CepOperator", operator, output_type)
+        single_key = self._stream.key_by(_constant_key)
+        return single_key._add_operator("GlobalCepOperator", operator, output_type).force_non_parallel()
 
 
-def _everything(value: Value) -> int:
+def _constant_key(value: Value) -> int:
     return 0
 
 

@@ -65,7 +65,7 @@ class Tracer:
     def _event(self, event: Value, timestamp: int) -> None:
         for run in self._runs.queue or ():
             outcome = self._automaton.outcome(run, event, timestamp)
-            if run[2] is not None and (outcome.gone or outcome.stopped):
+            if run[2] is not None and (outcome.ends_run or outcome.stopped):
                 state = self._states[run[1]]
                 reason = _stop(state) if outcome.stopped else _missing(state)
                 self.ended.append(Ended(match_of(run[2]), run[1], timestamp, event, reason))
@@ -73,7 +73,7 @@ class Tracer:
     def _timed_out(self, matches: Iterable[tuple[Any, int, bool]], now: int) -> None:
         for cell, timestamp, timed_out in matches:
             if timed_out:
-                self.ended.append(Ended(match_of(cell), "", timestamp, None, "its window of time was over"))
+                self.ended.append(Ended(match_of(cell), "", timestamp, None, "its time window ended"))
 
 
 def _missing(state: State) -> str:
@@ -84,4 +84,4 @@ def _missing(state: State) -> str:
 def _stop(state: State) -> str:
     stops = [e for e in state.edges if e.target.kind is StateKind.STOP]
     names = ", ".join(e.target.pattern for e in stops)
-    return f"what must not come has come: {names}"
+    return f"a negated pattern matched: {names}"

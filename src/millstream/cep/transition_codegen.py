@@ -1,7 +1,7 @@
-"""Which edges of a state hold for an event, as a tree of questions that is written out as code.
+"""Compiles the edges of a state to a decision tree over conditions, written out as Python code.
 
 The outcome of an event for a run depends on which conditions hold. Instead of walking the edges for every event, each
-state is walked once per combination of answers that can occur: an unanswered condition makes two branches. Each
+state is walked once per possible combination of condition results: an unknown condition makes two branches. Each
 condition is thus evaluated at most once, no condition is evaluated that Flink would not evaluate, and there is no code
 between two conditions.
 
@@ -26,7 +26,7 @@ from millstream.common.aliases import Value
 
 # A tree with more leaves than this is not generated but grows as it is evaluated.
 MAX_LEAVES = 128
-# Nesting of `if` that Python still compiles without ado.
+# Maximum nesting of `if`; Python limits the nesting of blocks.
 MAX_DEPTH = 40
 
 _NUMBERS = count(1)
@@ -42,7 +42,7 @@ class Outcome:
         stopped: whether a negated pattern matched.
         unchanged: whether the run stays unchanged.
         takes: whether the event is taken.
-        gone: whether nothing remains of a run other than the start's.
+        ends_run: whether the run ends without a successor; False for the start's run.
         begins: the pattern and the state, if the only outcome for the start's run is one run that takes the event.
     """
 
@@ -51,7 +51,7 @@ class Outcome:
     stopped: bool
     unchanged: bool
     takes: bool
-    gone: bool
+    ends_run: bool
     begins: tuple[str, str] | None
 
 
@@ -60,11 +60,11 @@ Decide = Callable[[Any, Any], Outcome]
 
 @dataclass(frozen=True)
 class Decision:
-    """How a state decides.
+    """Computes the outcome of an event for runs in one state.
 
     Attributes:
         decide: returns the outcome for a run in the state; its second argument is the condition's context.
-        iterative: whether the answer depends on the run, not only on the event.
+        iterative: whether the outcome depends on the run, not only on the event.
         patterns: the pattern whose condition is on each line of the generated code.
     """
 
@@ -72,8 +72,8 @@ class Decision:
     iterative: bool
     patterns: dict[int, str]
 
-    def asked(self, tb: TracebackType) -> str | None:
-        """Return the pattern whose condition a frame evaluates, or None if it is not one of this state's."""
+    def failed_pattern(self, tb: TracebackType) -> str | None:
+        """Return the pattern whose condition a traceback's frame evaluates; None for frames of other code."""
         if tb.tb_frame.f_code is not self.decide.__code__:
             return None
         atom = tb.tb_frame.f_locals.get("atom")
@@ -81,7 +81,7 @@ class Decision:
 
 
 class _Unknown(Exception):
-    """A condition without an answer."""
+    """A condition whose result is not known yet."""
 
     def __init__(self, atom: Atom) -> None:
         self.atom = atom
@@ -91,15 +91,15 @@ Answers = dict[int, bool]
 
 
 class _Walk:
-    """Walks the edges of a state with known answers of conditions."""
+    """Walks the edges of a state with known results of conditions."""
 
     def __init__(self, state: State) -> None:
         self._state = state
-        # Two runs that end alike are the same object, so that code can compare by identity.
-        self._known: dict[Any, Outcome] = {}
+        # Equal outcomes are the same object, so that code can compare by identity.
+        self._outcomes: dict[Any, Outcome] = {}
 
     def outcome(self, answers: Answers) -> Outcome:
-        """Return the outcome for a run; raise an unanswered condition."""
+        """Return the outcome for a run; raise `_Unknown` at a condition without a result."""
         state = self._state
         is_start = state.kind is StateKind.START
         runs: list[tuple[str | None, str]] = []
@@ -117,19 +117,19 @@ class _Walk:
         same = [] if is_start else [(None, state.name)]
         unchanged = runs == same and not matches and not stopped
         takes = any(pattern is not None for pattern, _ in runs) or any(pattern is not None for pattern in matches)
-        gone = not runs and not matches and not is_start
+        ends_run = not runs and not matches and not is_start
         begins = None
         if is_start and len(runs) == 1 and not matches and not stopped:
             ((pattern, state_name),) = runs
             begins = None if pattern is None else (pattern, state_name)
-        outcome_key = (tuple(runs), tuple(matches), stopped, unchanged, takes, gone, begins)
-        return self._known.setdefault(outcome_key, Outcome(*outcome_key))
+        outcome_key = (tuple(runs), tuple(matches), stopped, unchanged, takes, ends_run, begins)
+        return self._outcomes.setdefault(outcome_key, Outcome(*outcome_key))
 
     def _results(self, answers: Answers, is_start: bool) -> Iterator[tuple[str | None, State]]:
         for edge in self._edges(answers):
             if edge.action is Action.TAKE:
                 yield edge.pattern, edge.target
-                end = _end_behind(edge.target, answers)
+                end = _end_after(edge.target, answers)
                 if end is not None:
                     yield edge.pattern, end
             elif not is_start:
@@ -137,27 +137,27 @@ class _Walk:
                 yield None, edge.target
 
     def _edges(self, answers: Answers) -> list[Any]:
-        found = []
-        todo = [self._state]
-        while todo:
-            for edge in todo.pop().edges:
+        edges = []
+        states = [self._state]
+        while states:
+            for edge in states.pop().edges:
                 if _holds(edge.condition, answers):
                     if edge.action is Action.PROCEED:
-                        todo.append(edge.target)
+                        states.append(edge.target)
                     else:
-                        found.append(edge)
-        return found
+                        edges.append(edge)
+        return edges
 
 
-def _end_behind(state: State, answers: Answers) -> State | None:
+def _end_after(state: State, answers: Answers) -> State | None:
     """Return the final state, if PROCEED edges that hold lead to it."""
-    todo = [state]
-    while todo:
-        for edge in todo.pop().edges:
+    states = [state]
+    while states:
+        for edge in states.pop().edges:
             if edge.action is Action.PROCEED and _holds(edge.condition, answers):
                 if edge.target.kind is StateKind.FINAL:
                     return edge.target
-                todo.append(edge.target)
+                states.append(edge.target)
     return None
 
 
@@ -177,50 +177,50 @@ def _holds(condition: Expression, answers: Answers) -> bool:
 
 
 @dataclass
-class _Question:
-    """A condition to evaluate, and the next node per answer: a question, an outcome, or None if not expanded yet."""
+class _ConditionNode:
+    """A condition to evaluate, and the next node per result; None if not expanded yet."""
 
     atom: Atom
     answers: Answers
-    yes: _Question | Outcome | None = None
-    no: _Question | Outcome | None = None
+    yes: _ConditionNode | Outcome | None = None
+    no: _ConditionNode | Outcome | None = None
 
 
-def _grow(walk: _Walk, answers: Answers) -> _Question | Outcome:
+def _grow(walk: _Walk, answers: Answers) -> _ConditionNode | Outcome:
     try:
         return walk.outcome(answers)
     except _Unknown as unknown:
-        return _Question(unknown.atom, answers)
+        return _ConditionNode(unknown.atom, answers)
 
 
-def _branch(walk: _Walk, question: _Question, answer: bool) -> _Question | Outcome:
-    branch = question.yes if answer else question.no
+def _branch(walk: _Walk, node: _ConditionNode, answer: bool) -> _ConditionNode | Outcome:
+    branch = node.yes if answer else node.no
     if branch is None:
-        branch = _grow(walk, {**question.answers, id(question.atom): answer})
+        branch = _grow(walk, {**node.answers, id(node.atom): answer})
         if answer:
-            question.yes = branch
+            node.yes = branch
         else:
-            question.no = branch
+            node.no = branch
     return branch
 
 
 class _TooLarge(Exception):
-    """A tree that is not worth writing out."""
+    """The tree is too large to be generated."""
 
 
 def decision_of(state: State) -> Decision:
-    """Return how a state decides."""
+    """Return the decision of a state."""
     walk = _Walk(state)
     root = _grow(walk, {})
     iterative = any(a.iterative for a in _atoms(state))
     try:
         return _Writer(walk, state.name).write(root, iterative)
     except _TooLarge:
-        return Decision(_asked_step_by_step(walk, root), iterative, {})
+        return Decision(_lazy_decide(walk, root), iterative, {})
 
 
 def atoms_of(states: tuple[State, ...]) -> list[Atom]:
-    """Return the conditions of the user's in states, each once."""
+    """Return the user's conditions in states, each once."""
     atoms: dict[int, Atom] = {}
     for state in states:
         for edge in state.edges:
@@ -231,16 +231,16 @@ def atoms_of(states: tuple[State, ...]) -> list[Atom]:
 def _atoms(state: State) -> list[Atom]:
     """Return the conditions that a state may evaluate."""
     seen: dict[int, State] = {}
-    todo = [state]
-    while todo:
-        at = todo.pop()
-        if id(at) in seen:
+    states = [state]
+    while states:
+        node = states.pop()
+        if id(node) in seen:
             continue
-        seen[id(at)] = at
+        seen[id(node)] = node
         # Also after a taken event: whether the match is complete is evaluated there.
-        for edge in at.edges:
-            if edge.action is Action.PROCEED or at is state or edge.action is Action.TAKE:
-                todo.append(edge.target)
+        for edge in node.edges:
+            if edge.action is Action.PROCEED or node is state or edge.action is Action.TAKE:
+                states.append(edge.target)
     return [a for s in seen.values() for e in s.edges for a in _in(e.condition)]
 
 
@@ -254,14 +254,14 @@ def _in(condition: Expression) -> Iterator[Atom]:
         yield from _in(condition.right)
 
 
-def _asked_step_by_step(walk: _Walk, root: _Question | Outcome) -> Decide:
+def _lazy_decide(walk: _Walk, root: _ConditionNode | Outcome) -> Decide:
     def decide(event: Value, ctx: Any) -> Outcome:
-        at = root
-        while isinstance(at, _Question):
-            atom = at.atom
+        node = root
+        while isinstance(node, _ConditionNode):
+            atom = node.atom
             holds = bool(atom.call(event, ctx) if atom.iterative else atom.call(event))
-            at = _branch(walk, at, holds)
-        return at
+            node = _branch(walk, node, holds)
+        return node
 
     return decide
 
@@ -279,7 +279,7 @@ class _Writer:
         self._leaves = 0
         self._iterative = False
 
-    def write(self, root: _Question | Outcome, iterative: bool) -> Decision:
+    def write(self, root: _ConditionNode | Outcome, iterative: bool) -> Decision:
         self._write(root, 1)
         bound = "".join(f", {n}={n}" for n in self._bound)
         source = "\n".join([f"def decide(event, ctx{bound}):", *self._lines]) + "\n"
@@ -287,23 +287,23 @@ class _Writer:
         namespace = dict(self._bound)
         exec(compile(source, filename, "exec"), namespace)
         linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
-        # If the tree never depends on the run, one answer holds for all runs.
+        # If the tree never depends on the run, one outcome holds for all runs.
         return Decision(namespace["decide"], iterative and self._iterative, self._patterns)
 
-    def _write(self, at: _Question | Outcome, depth: int) -> None:
-        if isinstance(at, Outcome):
+    def _write(self, node: _ConditionNode | Outcome, depth: int) -> None:
+        if isinstance(node, Outcome):
             self._leaves += 1
             if self._leaves > MAX_LEAVES:
                 raise _TooLarge
-            self._line(depth, f"return {self._bind(at)}")
+            self._line(depth, f"return {self._bind(node)}")
             return
         if depth > MAX_DEPTH:
             raise _TooLarge
-        atom = at.atom
+        atom = node.atom
         self._iterative |= atom.iterative
         self._line(depth, f"if {self._bind(atom.call)}(event{', ctx' if atom.iterative else ''}):", atom.pattern)
-        self._write(_branch(self._walk, at, True), depth + 1)
-        self._write(_branch(self._walk, at, False), depth)
+        self._write(_branch(self._walk, node, True), depth + 1)
+        self._write(_branch(self._walk, node, False), depth)
 
     def _line(self, depth: int, text: str, pattern: str | None = None) -> None:
         self._lines.append("    " * depth + text)

@@ -49,7 +49,7 @@ class StateDifference:
     added: int = 0
     removed: int = 0
     changed: int = 0
-    same: int = 0
+    unchanged: int = 0
     examples: list[RowDifference] = field(default_factory=list)
 
     @property
@@ -107,7 +107,7 @@ def _compare(difference: StateDifference, before: Rows, after: Rows, examples: i
         elif new is None:
             difference.removed += 1
         elif is_same(old.value, new.value):
-            difference.same += 1
+            difference.unchanged += 1
             continue
         else:
             difference.changed += 1

@@ -38,7 +38,7 @@ class DeclaredStates:
     problem: str = ""
 
 
-class _Nowhere:
+class _NoStorage:
     """Storage for state that is never written."""
 
     def read(self, name: str) -> bytes:
@@ -47,7 +47,7 @@ class _Nowhere:
     def write(self, name: str, parts: Iterable[bytes]) -> int:
         raise AssertionError(f"{name} is not to be written")
 
-    def forget(self, names: list[str]) -> None:
+    def drop_local_copies(self, names: list[str]) -> None:
         """Do nothing: there are no files."""
 
     def scratch(self, name: str) -> str:
@@ -78,7 +78,7 @@ def _open(
     declared = {n.id: DeclaredStates() for n in nodes}
     services = RuntimeServices(wall_clock, requests, stopwatch(wall_clock))
     try:
-        subtask = Subtask(vertex, 0, parallelisms, plan.settings, _Nowhere(), services)
+        subtask = Subtask(vertex, 0, parallelisms, plan.settings, _NoStorage(), services)
     except Exception as e:
         return {n.id: DeclaredStates(problem=_in_one_line(e)) for n in nodes}
     for node in nodes:
@@ -128,7 +128,7 @@ class Match:
 
 @dataclass
 class UpgradeReport:
-    """What happens to a savepoint's state if a program starts from it.
+    """The effect on a savepoint's state if a program is restored from it.
 
     Attributes:
         matches: the operators whose state is restored.
@@ -146,7 +146,7 @@ class UpgradeReport:
     unknown: list[Finding] = field(default_factory=list)
     warnings: list[Finding] = field(default_factory=list)
 
-    def fits(self, allow_lost: bool = False) -> bool:
+    def is_compatible(self, allow_lost: bool = False) -> bool:
         """Return whether the program can start from the savepoint without loss, or with the allowed loss."""
         return not self.changed and (allow_lost or not self.lost)
 
@@ -169,11 +169,11 @@ def check_upgrade(inspection: Inspection, plan: JobPlan, declared: dict[str, Dec
             report.matches.append(_match(inspection, operator, vertex))
             _compare(report, operator, node, declared.get(node.id, DeclaredStates()))
         else:
-            report.lost.append(_lost(inspection, operator))
+            report.lost.append(_lost_finding(inspection, operator))
     matched = {m.id for m in report.matches}
     for node, _ in nodes_by_id.values():
         if node.id not in matched:
-            _new(report, node, declared.get(node.id, DeclaredStates()), node.id in inspection.vertices)
+            _add_new(report, node, declared.get(node.id, DeclaredStates()), node.id in inspection.vertices)
     return report
 
 
@@ -196,20 +196,20 @@ def _contents(inspection: Inspection, operator: OperatorInfo) -> list[str]:
     return contents
 
 
-def _lost(inspection: Inspection, operator: OperatorInfo) -> Finding:
+def _lost_finding(inspection: Inspection, operator: OperatorInfo) -> Finding:
     contents = ", ".join(_contents(inspection, operator)) or "nothing but empty state"
     if operator.uid is None:
         return Finding(
             operator.name,
             None,
-            f"{contents}: it had no uid, and there is no operator at its place (id {operator.id[:8]}) any more",
+            f"{contents}: it had no uid, and no operator has its generated id {operator.id[:8]}",
         )
     return Finding(operator.name, None, f"{contents}: the program has no operator with uid '{operator.uid}'")
 
 
 def _compare(report: UpgradeReport, operator: OperatorInfo, node: ChainNode, declared: DeclaredStates) -> None:
     if node.uid is None:
-        report.warnings.append(_fragile(node))
+        report.warnings.append(_missing_uid(node))
     if declared.problem:
         report.unknown.append(Finding(operator.name, None, f"its functions could not be opened: {declared.problem}"))
     seen: set[tuple[str, str]] = set()
@@ -220,13 +220,17 @@ def _compare(report: UpgradeReport, operator: OperatorInfo, node: ChainNode, dec
         if about is not None:
             report.changed += (Finding(operator.name, state.name, text) for text in _changes(state, about))
             if state.table == "_window_contents" and "_merging_windows" in tables and not _merged(operator):
-                report.changed.append(Finding(operator.name, state.name, "is of windows that did not merge and do now"))
+                report.changed.append(
+                    Finding(
+                        operator.name, state.name, "belongs to windows that did not merge, and the windows merge now"
+                    )
+                )
         elif state.is_internal:
             if state.rows and not _taken_over(state, tables):
-                text = f"{state.rows} rows of the operator that was there, which the one of today does not read"
+                text = f"{state.rows} rows of the previous operator, which the new one does not read"
                 report.changed.append(Finding(operator.name, state.name, text))
         elif not declared.problem and not _is_broadcast_of(node, state):
-            text = "is not asked for in open(): it stays as it is until it is"
+            text = "is not used in open(): it is kept unchanged until it is used"
             report.warnings.append(Finding(operator.name, state.name, text))
     for name in _declared_names(declared):
         if name not in seen:
@@ -249,10 +253,10 @@ def _changes(state: StateInfo, now: dict[str, str]) -> Iterator[str]:
             more = f"; new are {', '.join(new)}" if new else ""
             yield f"may have runs in states that the pattern no longer has: {', '.join(removed)}{more}"
     elif state.type and declared and declared != state.type:
-        yield f"was declared as {state.type} and is declared as {declared} now; values stay what they were"
+        yield f"was declared as {state.type} and is declared as {declared} now; stored values are not converted"
     if bool(state.ttl) != bool(now.get("ttl", "")):
-        was, does = ("expired", "does not") if state.ttl else ("did not expire", "does")
-        yield f"{was} and {does} now, which is stored differently"
+        change = "had a TTL and has none now" if state.ttl else "had no TTL and has one now"
+        yield f"{change}, which changes the stored format"
 
 
 def _taken_over(state: StateInfo, now: dict[str, dict[str, str]]) -> bool:
@@ -286,7 +290,7 @@ def _declared_names(declared: DeclaredStates) -> Iterator[tuple[str, str]]:
         yield from (("operator" if which else KEYED, name) for name in names)
 
 
-def _new(report: UpgradeReport, node: ChainNode, declared: DeclaredStates, existed: bool) -> None:
+def _add_new(report: UpgradeReport, node: ChainNode, declared: DeclaredStates, existed: bool) -> None:
     if isinstance(node.operator, SourceOperator):
         report.new.append(Finding(node.name, None, "is a new source and is read from its beginning"))
         return
@@ -296,10 +300,10 @@ def _new(report: UpgradeReport, node: ChainNode, declared: DeclaredStates, exist
     text = "had no state and starts empty" if existed else "is new and starts empty"
     report.new.append(Finding(node.name, None, f"{text} ({', '.join(names)})" if names else text))
     if node.uid is None:
-        report.warnings.append(_fragile(node))
+        report.warnings.append(_missing_uid(node))
 
 
-def _fragile(node: ChainNode) -> Finding:
+def _missing_uid(node: ChainNode) -> Finding:
     return Finding(
-        node.name, None, "has state but no uid: it is found again only by its place in the program. Give it .uid(...)"
+        node.name, None, "has state but no uid: its generated id depends on the structure of the program. Set .uid(...)"
     )

@@ -159,7 +159,7 @@ def _latest(
     directory = CheckpointOptions.read(config).directory
     if directory is None:
         raise InvalidProgramError(
-            "The latest checkpoint cannot be looked for: set execution.checkpointing.dir to the directory it is in."
+            "The latest checkpoint cannot be found: set execution.checkpointing.dir to its directory."
         )
     candidates, problems = latest_checkpoints(directory, job_name, options)
     for candidate in candidates:

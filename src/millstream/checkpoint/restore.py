@@ -1,4 +1,4 @@
-"""Restores a snapshot for a plan, whatever has changed in between. Pure.
+"""Restores a snapshot for a plan, also one that has changed since. Pure.
 
 Operators are matched by id, which comes from the uid. With the same graph and parallelism, everything continues as it
 was. Otherwise state is redistributed by key group, and each subtask starts with the minimum watermark of the subtasks
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, VertexSnapshot, operator_of, state_id_of
-from millstream.checkpoint.sql_state_diff import is_of_sql, why_it_does_not_fit
+from millstream.checkpoint.sql_state_diff import is_of_sql, mismatch_reason
 from millstream.common.aliases import Value
 from millstream.common.checksums import Checksum
 from millstream.common.errors import InvalidProgramError
@@ -191,8 +191,8 @@ def _overlaps(subtask: int, before: VertexSnapshot, groups: range, max_paralleli
     if before.max_parallelism != max_parallelism:
         # Other key groups: any key may be anywhere.
         return True
-    theirs = owned_groups(subtask, before.parallelism, before.max_parallelism)
-    return theirs.start < groups.stop and groups.start < theirs.stop
+    previous_groups = owned_groups(subtask, before.parallelism, before.max_parallelism)
+    return previous_groups.start < groups.stop and groups.start < previous_groups.stop
 
 
 def _stored(before: VertexSnapshot, subtask: int, state_id: str, state_url: str | None) -> StoredState | None:
@@ -332,8 +332,8 @@ def _check_all_taken(snapshot: Snapshot, plan: JobPlan, allow: bool) -> None:
     for operator in lost:
         called = f"uid '{operator.uid}'" if operator.uid else "no uid"
         raise InvalidProgramError(
-            f"The state of operator '{operator.name}' ({called}) has nowhere to go: the program has no such operator. "
-            "Give the operator its uid again, or allow state to be left out (--allow-non-restored-state)."
+            f"The state of operator '{operator.name}' ({called}) matches no operator of the program. "
+            "Give the operator its uid again, or discard its state (--allow-non-restored-state)."
         )
 
 
@@ -343,11 +343,11 @@ def _changed_query(snapshot: Snapshot, plan: JobPlan, lost: list[OperatorSnapsho
     former_names = {o.id: o.name for v in snapshot.vertices.values() for o in v.operators}
     before = [name for operator_id, name in former_names.items() if operator_id not in names_by_id]
     now = [name for operator_id, name in names_by_id.items() if operator_id not in former_names]
-    differences = "".join(f"\n  {o.name}: {why_it_does_not_fit(o.name, before, now)}" for o in lost)
+    differences = "".join(f"\n  {o.name}: {mismatch_reason(o.name, before, now)}" for o in lost)
     return (
-        f"The query has changed, and state of it no longer fits:{differences}\nRun the query as it was (COMPILE PLAN "
-        "keeps it so), or leave that state out (--allow-non-restored-state, or SET "
-        "'execution.state-recovery.ignore-unclaimed-state' = 'true')."
+        f"The query has changed, and some of its state cannot be restored:{differences}\n"
+        "Run the previous query (COMPILE PLAN preserves it), or discard that state (--allow-non-restored-state, or "
+        "SET 'execution.state-recovery.ignore-unclaimed-state' = 'true')."
     )
 
 

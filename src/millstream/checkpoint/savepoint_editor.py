@@ -126,7 +126,7 @@ class SavepointEditor:
         # Changes by state, in order.
         self._changes: dict[tuple[str, StateInfo], list[Change]] = {}
 
-    # --- what is asked for
+    # --- requested changes
 
     def put(self, operator: str, state: str, key: Value, value: Value, namespace: Value = None) -> None:
         operator_id, info = self._state(operator, state)
@@ -337,7 +337,7 @@ def sign_savepoint(location: str, config: Configuration) -> str:
     stored = open_checkpoint(location, options)
     if stored.manifest.kind != "savepoint":
         raise InvalidProgramError(
-            f"{stored.location} is a checkpoint, which is its job's: write it as a savepoint with "
+            f"{stored.location} is a checkpoint, which belongs to its job: write it as a savepoint with "
             "millstream.state_processor, and sign that."
         )
     storage = open_storage(stored.location, options)

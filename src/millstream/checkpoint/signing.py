@@ -60,8 +60,8 @@ class SigningKeys:
         provided = str(signature).encode()
         if not any(hmac.compare_digest(_signature(key, text).encode(), provided) for key in self._keys):
             raise UntrustedStateError(
-                f"{name} is not signed with a key of {SIGNING_KEY_FILE.key}: it was changed, or is of somebody with "
-                "another key."
+                f"{name} is not signed with a key of {SIGNING_KEY_FILE.key}: it was modified, or signed with another "
+                "key."
             )
 
 
@@ -86,7 +86,7 @@ def check_digests(name: str, checksums: Iterator[Checksum | None]) -> None:
     """Check that all files are named with digests: the signature covers nothing else."""
     if not all(is_digest(c) for c in checksums):
         raise UntrustedStateError(
-            f"{name} names a state file without its digest, so that its signature does not stand for that file: take "
+            f"{name} names a state file without its digest, so its signature does not cover that file: take "
             f"a new one with {SIGNING_KEY_FILE.key} set from the start of the job."
         )
 

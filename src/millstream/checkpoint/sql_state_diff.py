@@ -21,7 +21,7 @@ def is_of_sql(uid: str | None) -> bool:
     return uid is not None and _UID.fullmatch(uid) is not None
 
 
-def why_it_does_not_fit(name: str, before: Sequence[str], now: Sequence[str]) -> str:
+def mismatch_reason(name: str, before: Sequence[str], now: Sequence[str]) -> str:
     """Return what has changed for an operator whose state no operator takes over.
 
     Args:
@@ -30,20 +30,20 @@ def why_it_does_not_fit(name: str, before: Sequence[str], now: Sequence[str]) ->
         now: the names of all new operators.
 
     Example:
-        >>> why_it_does_not_fit("Rank(by=[a])", ["Rank(by=[a])"], ["Rank(by=[b])"])
+        >>> mismatch_reason("Rank(by=[a])", ["Rank(by=[a])"], ["Rank(by=[b])"])
         'by was [a] and is [b]'
     """
     nearest = _nearest(name, now)
     if nearest is None:
-        return f"the query has no {_kind(name)} of this kind any more"
+        return f"the query has no {_kind(name)} of this kind"
     if nearest != name:
         return _differences(name, nearest)
     # It does the same with other input.
     for former in before:
         other = _nearest(former, now)
         if former != name and other is not None and other != former:
-            return f"what comes before it has changed: of {_kind(former)}, {_differences(former, other)}"
-    return "what comes before it has changed"
+            return f"its input has changed: of {_kind(former)}, {_differences(former, other)}"
+    return "its input has changed"
 
 
 def _kind(name: str) -> str:
@@ -63,9 +63,9 @@ def _differences(before: str, now: str) -> str:
 
 def _difference(word: str, before: str | None, now: str | None) -> str:
     if before is None:
-        return f"{word} is [{now}] and was not there"
+        return f"{word} is new: [{now}]"
     if now is None:
-        return f"{word} was [{before}] and is gone"
+        return f"{word} was removed: [{before}]"
     return f"{word} was [{before}] and is [{now}]"
 
 

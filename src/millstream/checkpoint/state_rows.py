@@ -1,4 +1,4 @@
-"""The rows of a state as users see them: key, namespace and value, whatever the layout of the table. Pure.
+"""The rows of a state as users see them: key, namespace and value, independent of the layout of the table. Pure.
 
     table                      key           namespace                   value
     of keys                    the key                                   the value, list, map or accumulator
@@ -117,7 +117,7 @@ class Layout:
         value = self._flat_kind.without_stamps(content) if self.expires else content
         return StateRow(key if self.is_broadcast else thaw(key), namespace, value)
 
-    # --- what is put in
+    # --- input
 
     def stored_key(self, key: Value) -> Value:
         """Return a key in its stored form."""
@@ -126,9 +126,9 @@ class Layout:
     def address_of(self, key: Value, namespace: Value) -> Address:
         """Return the address of a row; raise an error for a namespace of the wrong type."""
         if self.is_broadcast:
-            return key, _nothing(namespace, "namespace")
+            return key, _check_absent(namespace, "namespace")
         if self.is_list_of_subtasks:
-            return _nothing(key, "key"), _whole_number(namespace, "the number of a subtask")
+            return _check_absent(key, "key"), _whole_number(namespace, "the number of a subtask")
         row = self.stored_key(key)
         if self.address == BY_PANE:
             start = namespace.start if isinstance(namespace, TimeWindow) else namespace
@@ -137,7 +137,7 @@ class Layout:
             return row, _window(namespace)
         if self.address == BY_TIME:
             return row, _timer(namespace)
-        return row, _nothing(namespace, "namespace")
+        return row, _check_absent(namespace, "namespace")
 
     def content_of(self, value: Value, before: Value, now: int) -> Value:
         """Return a value in its stored form, None if there is nothing to store.
@@ -205,9 +205,9 @@ _INTERNAL = {
 }
 
 
-def _nothing(value: Value, part: str) -> Value:
+def _check_absent(value: Value, part: str) -> Value:
     if value is not None:
-        raise InvalidProgramError(f"Rows of this state have no {part}: leave {value!r} out.")
+        raise InvalidProgramError(f"Rows of this state have no {part}: remove {value!r}.")
     return value
 
 

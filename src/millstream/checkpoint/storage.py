@@ -58,7 +58,7 @@ class Storage(Protocol):
         """Make sure that files survive the failure of this machine."""
         ...
 
-    def forget(self, names: Iterable[str]) -> None:
+    def drop_local_copies(self, names: Iterable[str]) -> None:
         """Drop local copies of these files."""
         ...
 
@@ -198,7 +198,8 @@ class DirectoryStorage:
             os.makedirs(directory, exist_ok=True)
         except OSError as e:
             raise MillstreamError(
-                f"State cannot be written: the directory {directory} cannot be made on this worker ({e.strerror}). Set "
+                f"State cannot be written: the directory {directory} cannot be created on this worker ({e.strerror}). "
+                "Set "
                 "'execution.checkpointing.dir' to a directory that the driver and all workers share."
             ) from None
 
@@ -267,7 +268,7 @@ class DirectoryStorage:
         finally:
             os.close(descriptor)
 
-    def forget(self, names: Iterable[str]) -> None:
+    def drop_local_copies(self, names: Iterable[str]) -> None:
         """Do nothing: there are no copies."""
 
     def scratch(self, name: str) -> str:
@@ -363,7 +364,7 @@ class RemoteStorage:
 
     def delete(self, name: str) -> None:
         if name:
-            self.forget([name])
+            self.drop_local_copies([name])
         with contextlib.suppress(FileNotFoundError):
             self._fs.rm(self._url(name), recursive=True)
 
@@ -378,7 +379,7 @@ class RemoteStorage:
     def make_durable(self, names: Iterable[str]) -> None:
         """Do nothing: an object store is durable."""
 
-    def forget(self, names: Iterable[str]) -> None:
+    def drop_local_copies(self, names: Iterable[str]) -> None:
         for name in names:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._copy(name))

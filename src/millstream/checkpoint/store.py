@@ -39,7 +39,7 @@ def this_process(job_name: str) -> dict[str, Json]:
     return {"job": job_name, "host": socket.gethostname(), "pid": pid, "started": _started(pid), "system": _system()}
 
 
-def is_here(owner: dict[str, Json]) -> bool:
+def is_same_host(owner: dict[str, Json]) -> bool:
     """Return whether this process can observe the owner: same host, boot and container."""
     return owner.get("host") == socket.gethostname() and owner.get("system") == _system()
 
@@ -184,8 +184,7 @@ class CheckpointStore:
         if owner is None and "_owner" not in self.storage.list(""):
             # A restart would not bring it back, and a new owner may have deleted it.
             raise DeposedError(
-                f"The job's directory {self.storage.url} is gone, or what was in it: somebody has deleted it under the "
-                "running job."
+                f"The job's directory {self.storage.url} or its files were deleted while the job was running."
             )
         raise DeposedError(
             f"Another job has taken the directory {self.storage.url} (see {self.storage.url}/_owner): this one writes "
@@ -264,7 +263,7 @@ class CheckpointStore:
     def remove(self) -> None:
         """Delete everything.
 
-        The newest checkpoint goes last, before the state files: who is interrupted here must not leave an older one to
+        The newest checkpoint is deleted last, before the state files: an interruption must not leave an older one to
         start from, nor one without its state.
         """
         for number in sorted(_checkpoint_ids(self.storage.list(""))):
@@ -285,7 +284,7 @@ def read_owner(storage: Storage) -> dict[str, Json] | None:
     except (ValueError, DamagedStateError):
         owner = None
     finally:
-        storage.forget(["_owner"])
+        storage.drop_local_copies(["_owner"])
     if not isinstance(owner, dict):
         log.warning("The file %s/_owner is damaged: the directory is treated as one without an owner.", storage.url)
         return None
@@ -326,7 +325,7 @@ def open_checkpoint(
             "for example <checkpoint dir>/<job id>/chk-12."
         )
     data = bytes(storage.read(NAME))
-    storage.forget([NAME])
+    storage.drop_local_copies([NAME])
     return StoredCheckpoint(decode_manifest(f"{storage.url}/{NAME}", data, keys), storage.url)
 
 
@@ -460,4 +459,4 @@ def _last_that_counts(storage: Storage, names: list[str]) -> float:
             "checkpoint of the directory is restored: to restore one, set execution.state-recovery.path to it."
         ) from None
     finally:
-        storage.forget([_SUPERSEDED])
+        storage.drop_local_copies([_SUPERSEDED])

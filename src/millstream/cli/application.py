@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 import click
 
 from millstream.cli import application_main
-from millstream.cli.settings import asks_for_leaders
+from millstream.cli.settings import may_use_ha
 from millstream.common.configuration import Configuration
 from millstream.spark import module_archive
 from millstream.spark.gateway import jvm_options, spark_home
@@ -92,7 +92,7 @@ def _command(application: Application, master: str, directory: str, detached: bo
     conf = {
         **{key: value for key, value in application.settings.items() if key.startswith("spark.")},
         **module_archive.driver_settings(master),
-        **(_STANDBY if asks_for_leaders(application.settings) else {}),
+        **(_STANDBY if may_use_ha(application.settings) else {}),
         "spark.yarn.submit.waitAppCompletion": str(not detached).lower(),
         "spark.kubernetes.submission.waitAppCompletion": str(not detached).lower(),
     }

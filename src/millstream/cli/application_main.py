@@ -15,7 +15,7 @@ def main() -> None:
     """Run the program."""
     # Lazy imports: Spark runs this file as a script, before the package is on the path.
     from millstream.cli.program import run_program
-    from millstream.cli.settings import asks_for_leaders
+    from millstream.cli.settings import may_use_ha
     from millstream.common import pyflink_names
 
     with open(SPEC) as file:
@@ -23,15 +23,15 @@ def main() -> None:
     if spec["pyflink"]:
         pyflink_names.install()
     run = partial(run_program, spec["program"], spec["arguments"], spec["settings"], spec["overrides"])
-    if not asks_for_leaders(spec["settings"]):
+    if not may_use_ha(spec["settings"]):
         run()
         return
-    from millstream.cli.leader_candidate import run_led
+    from millstream.cli.leader_candidate import run_with_ha
 
-    run_led(spec["settings"], run, give_way)
+    run_with_ha(spec["settings"], run, exit_for_restart)
 
 
-def give_way(reason: str) -> NoReturn:
+def exit_for_restart(reason: str) -> NoReturn:
     """End this process: the cluster starts another one, which is a standby."""
     print(f"millstream: this job manager lost leadership ({reason}): the cluster may start it again", file=sys.stderr)
     sys.stderr.flush()

@@ -214,7 +214,7 @@ class _JobManager:
         server = PublicServer(standby, options, "standby", submit_token)
         server.start()
         candidate = Candidate(available, cells, server.url)
-        candidate.stand()
+        candidate.join_election()
         store = ProgramStore(open_storage(f"{available.home}/programs", storage_options(config)))
         return _JobManager(candidate, standby, server, store)
 

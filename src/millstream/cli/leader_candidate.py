@@ -46,9 +46,9 @@ class Candidate:
     term: int | None = None
     deposed: str | None = None
     _elector: ElectionRunner = field(init=False)
-    _has_news: threading.Event = field(default_factory=threading.Event)
+    _is_leader: threading.Event = field(default_factory=threading.Event)
 
-    def stand(self) -> None:
+    def join_election(self) -> None:
         """Join the election."""
         name = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._elector = ElectionRunner(self.cells, name, self.address, self.options.timing, self._lead, self._step_down)
@@ -58,7 +58,7 @@ class Candidate:
         # A deposed process restarts, and must not lead again before.
         if self.deposed is None:
             self.term = term
-            self._has_news.set()
+            self._is_leader.set()
 
     def _step_down(self, reason: str) -> None:
         self.deposed = reason
@@ -70,7 +70,7 @@ class Candidate:
     def await_lead(self, is_cancelled: Callable[[], bool]) -> int | None:
         """Wait until this process leads; return the term, or None if cancelled."""
         cluster, report_at = self.options.cluster_id, time.monotonic() + self.options.timing.retry_period
-        while not self._has_news.wait(_POLL_SECONDS):
+        while not self._is_leader.wait(_POLL_SECONDS):
             if is_cancelled():
                 return None
             if time.monotonic() > report_at:
@@ -98,30 +98,32 @@ def restart_as_standby(reason: str) -> NoReturn:
 _APPLICATION = "application"
 
 
-def run_led(settings: dict[str, str], run: Callable[[], None], give_way: Callable[[str], NoReturn]) -> None:
+def run_with_ha(
+    settings: dict[str, str], run: Callable[[], None], on_leadership_lost: Callable[[str], NoReturn]
+) -> None:
     """Run a program's main; with high availability, once this process leads.
 
     Args:
         settings: the settings of the command line.
         run: runs the main.
-        give_way: called with the reason when another process leads: ends or restarts this one.
+        on_leadership_lost: called with the reason when another process leads; ends or restarts this one.
     """
     config = Configuration.from_dict(settings)
     options = HaOptions.read(config)
     if options is None:
         run()
     else:
-        _run_as_leader(options, config, run, give_way)
+        _run_as_leader(options, config, run, on_leadership_lost)
 
 
 def _run_as_leader(
-    options: HaOptions, config: Configuration, run: Callable[[], None], give_way: Callable[[str], NoReturn]
+    options: HaOptions, config: Configuration, run: Callable[[], None], on_leadership_lost: Callable[[str], NoReturn]
 ) -> None:
     cells = options.open()
     standby = Standby(cells)
     server = serve_as_standby(config, standby)
     candidate = Candidate(options, cells, "" if server is None else server.url)
-    candidate.stand()
+    candidate.join_election()
     term = candidate.await_lead(lambda: False)
     assert term is not None
     version = _await_turn(cells)
@@ -137,16 +139,16 @@ def _run_as_leader(
     except JobSuspendedError as e:
         if candidate.deposed is None:
             candidate.resign()
-        give_way(str(e))
+        on_leadership_lost(str(e))
     except BaseException as e:
         if candidate.deposed is not None:
-            give_way(candidate.deposed)
+            on_leadership_lost(candidate.deposed)
         if isinstance(e, Exception):
             _ended(cells, version, 1)
         candidate.resign()
         raise
     if candidate.deposed is not None:
-        give_way(candidate.deposed)
+        on_leadership_lost(candidate.deposed)
     _ended(cells, version, 0)
     candidate.resign()
 

@@ -19,8 +19,8 @@ from millstream.cli.settings import (
     PARALLELISM,
     PROGRAM,
     as_settings,
-    asks_for_leaders,
     choose_engine,
+    may_use_ha,
     start_settings,
 )
 from millstream.common import pyflink_names
@@ -178,12 +178,12 @@ def run(
     end_on_signals()
     choose_engine(overrides, local, master)
     run_it = partial(run_program, program, list(arguments), settings, overrides)
-    if not asks_for_leaders(settings):
+    if not may_use_ha(settings):
         run_it()
         return
-    from millstream.cli.leader_candidate import restart_as_standby, run_led
+    from millstream.cli.leader_candidate import restart_as_standby, run_with_ha
 
-    run_led(settings, run_it, restart_as_standby)
+    run_with_ha(settings, run_it, restart_as_standby)
 
 
 @cli.command(context_settings=PROGRAM)

@@ -8,7 +8,7 @@ import sys
 
 from millstream.common.errors import InvalidProgramError
 from millstream.datastream.launch_context import ProgramPlanned, plan_only, set_command_line
-from millstream.datastream.program_lint import clear_unrun
+from millstream.datastream.program_lint import clear_unexecuted
 from millstream.leader.drivers import program_ended
 
 
@@ -53,7 +53,7 @@ def _run(path: str, arguments: list[str], module: str | None = None) -> None:
         else:
             runpy.run_module(module, run_name="__main__")
     except BaseException as e:
-        clear_unrun()
-        program_ended(well=isinstance(e, SystemExit) and not e.code)
+        clear_unexecuted()
+        program_ended(succeeded=isinstance(e, SystemExit) and not e.code)
         raise
     program_ended()

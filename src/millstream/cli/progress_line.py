@@ -18,13 +18,13 @@ from millstream.jobmaster.job import JobMaster
 
 _INTERVAL_SECONDS = 0.5
 # Number of readings over which rates are averaged: epochs can be longer than the interval.
-_READINGS = 10
+_MAX_SAMPLES = 10
 _NAME = 40
 _CLEAR = "\r\x1b[K"
 
 
 @dataclass(frozen=True)
-class Reading:
+class Sample:
     """The progress of a job at a time."""
 
     time: float
@@ -43,7 +43,7 @@ class Reading:
     stuck: int = 0
 
 
-def read(job: JobMaster, now: float) -> Reading:
+def read(job: JobMaster, now: float) -> Sample:
     """Read the progress of a job."""
     view = job.view
     sources = {v.id for v in view.plan.vertices if v.is_source}
@@ -51,7 +51,7 @@ def read(job: JobMaster, now: float) -> Reading:
     subtasks, latest = view.progress.subtasks, view.checkpoints.latest
     marks = [p.watermark for (v, _), p in subtasks.items() if v in ends and p.watermark is not None]
     taken = [p.taken for p in subtasks.values()]
-    return Reading(
+    return Sample(
         now,
         sum(p.records_in for (v, _), p in subtasks.items() if v in sources),
         None if None in taken else sum(filter(None, taken)),
@@ -61,19 +61,19 @@ def read(job: JobMaster, now: float) -> Reading:
         view.status.name,
         {address: p.seconds for address, p in subtasks.items()},
         {v.id: v.name for v in view.plan.vertices},
-        view.alike if view.is_stuck else 0,
+        view.repeated_failures if view.is_stuck else 0,
     )
 
 
-def describe(before: Reading, after: Reading) -> str:
+def describe(before: Sample, after: Sample) -> str:
     """Say what has happened between two readings, in one line.
 
     Example:
-        >>> start = Reading(0.0, 0, 0, 0, None, None, "RUNNING")
-        >>> describe(start, Reading(2.0, 5000, 10, 7, 0, (3, 1.5), "RUNNING"))
+        >>> start = Sample(0.0, 0, 0, 0, None, None, "RUNNING")
+        >>> describe(start, Sample(2.0, 5000, 10, 7, 0, (3, 1.5), "RUNNING"))
         'epoch 7 | in 2,500/s | out 5/s | watermark 1970-01-01 00:00:00 | checkpoint 3, 0.5 s ago'
     """
-    stuck = [f"failed {after.stuck:,} times in a row in the same way"] if after.stuck else []
+    stuck = [f"failed {after.stuck:,} times in a row with the same error"] if after.stuck else []
     if after.status != "RUNNING":
         return " | ".join([after.status.lower(), *stuck])
     seconds = max(after.time - before.time, 1e-3)
@@ -92,7 +92,7 @@ def describe(before: Reading, after: Reading) -> str:
     return " | ".join(parts + stuck)
 
 
-def _slowest(before: Reading, after: Reading, seconds: float) -> list[str]:
+def _slowest(before: Sample, after: Sample, seconds: float) -> list[str]:
     """Return the busiest of several operators, and its busy share."""
     worked = {address: total - before.seconds.get(address, 0.0) for address, total in after.seconds.items()}
     if len({vertex for vertex, _ in worked}) < 2:
@@ -152,7 +152,7 @@ class LiveLine:
         atexit.unregister(self.end)
 
     def _show(self) -> None:
-        readings = deque([read(self._job, time.time())], _READINGS)
+        readings = deque([read(self._job, time.time())], _MAX_SAMPLES)
         while not self._over.wait(_INTERVAL_SECONDS):
             readings.append(read(self._job, time.time()))
             with self._lock:

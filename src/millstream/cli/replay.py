@@ -63,8 +63,8 @@ def _find(job: str, number: int | None, config: Configuration) -> FailureReport:
         )
     if os.path.isfile(job) and ".failure-" in os.path.basename(job):
         return read(job)
-    beside, name = os.path.split(job)
-    directory = beside if os.path.isfile(job) else directory_of(config)
+    parent, name = os.path.split(job)
+    directory = parent if os.path.isfile(job) else directory_of(config)
     files = files_of(directory, name if os.path.isfile(job) else job)
     jobs = {os.path.basename(f).partition(".")[0] for f in files}
     if not files:
@@ -109,7 +109,7 @@ def _run(report: FailureReport, settings: dict[str, str]) -> Exception | None:
 def _restored(report: FailureReport, settings: dict[str, str]) -> Replay:
     """Create the operator in this process, as in a worker."""
     failure, job = report.failure, report.settings
-    if failure.kept is None:
+    if failure.replay_input is None:
         raise MillstreamError(f"The failure cannot be replayed: {failure.note}.")
     sys.path.extend(p for p in report.path if p not in sys.path)
     if report.as_pyflink:
@@ -121,7 +121,7 @@ def _restored(report: FailureReport, settings: dict[str, str]) -> Replay:
 
     with naming_missing_classes():
         node = pickle.loads(base64.b64decode(report.node))
-        return Replay(node, failure.kept, context, job["batch"], requests)
+        return Replay(node, failure.replay_input, context, job["batch"], requests)
 
 
 def _print_emitted(operator: Replay, may_be_late: bool) -> None:
@@ -138,7 +138,7 @@ def _print_emitted(operator: Replay, may_be_late: bool) -> None:
 
 def _input_lines(operator: Replay) -> Iterator[str]:
     """Yield lines that describe the operator's input."""
-    input_ = operator.given
+    input_ = operator.failed_input
     if input_.is_record:
         yield f"record: {shorten(repr(input_.value), 300)}"
         if input_.timestamp is not None:
@@ -155,7 +155,7 @@ def _state(operator: Replay) -> Iterator[str]:
     tables = {} if operator.state is None else operator.state.tables
     for name, table in tables.items():
         # Failure reports have no columnar state.
-        for row, content in rows_of_key(table, operator.given.key) if table.address != BY_GROUP else ():
+        for row, content in rows_of_key(table, operator.failed_input.key) if table.address != BY_GROUP else ():
             shown = f"timer at {row[0]}" if table.address == BY_TIME else f"{name} = {shorten(repr(content), 300)}"
             yield f"state: {shown}"
 

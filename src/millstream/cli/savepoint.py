@@ -75,12 +75,12 @@ def check(
     with contextlib.redirect_stdout(sys.stderr):
         plan = _job_plan(load_plan(program, list(arguments), as_settings(defines, parallelism)))
         report = check_upgrade(inspection, plan, declared_states(plan))
-    fits = report.fits(allow_non_restored_state)
+    is_compatible = report.is_compatible(allow_non_restored_state)
     if as_json:
-        print_json({"fits": fits, **dataclasses.asdict(report)})
+        print_json({"fits": is_compatible, **dataclasses.asdict(report)})
     else:
-        click.echo(_report_text(inspection, report, program, fits, allow_non_restored_state))
-    sys.exit(0 if fits else 1)
+        click.echo(_report_text(inspection, report, program, is_compatible, allow_non_restored_state))
+    sys.exit(0 if is_compatible else 1)
 
 
 def _job_plan(planned: ProgramPlanned) -> JobPlan:
@@ -90,7 +90,9 @@ def _job_plan(planned: ProgramPlanned) -> JobPlan:
     return JobPlan(settings=settings, vertices=graph.vertices)
 
 
-def _report_text(inspection: Inspection, report: UpgradeReport, program: str, fits: bool, allow_lost: bool) -> str:
+def _report_text(
+    inspection: Inspection, report: UpgradeReport, program: str, is_compatible: bool, allow_lost: bool
+) -> str:
     parts = [heading(inspection)]
     if report.matches:
         header = ["OPERATOR", "UID", "PARALLELISM", "MAX PARALLELISM", "STATE"]
@@ -105,7 +107,7 @@ def _report_text(inspection: Inspection, report: UpgradeReport, program: str, fi
     ):
         if findings:
             parts.append("\n".join([title, *(f"  {_finding_text(f)}" for f in findings)]))
-    parts.append(_verdict(report, program, fits))
+    parts.append(_summary(report, program, is_compatible))
     return "\n\n".join(parts)
 
 
@@ -129,11 +131,11 @@ def _finding_text(finding: Finding) -> str:
     return f"'{finding.operator}'{state}: {finding.text}."
 
 
-def _verdict(report: UpgradeReport, program: str, fits: bool) -> str:
-    if not fits:
+def _summary(report: UpgradeReport, program: str, is_compatible: bool) -> str:
+    if not is_compatible:
         lost = " To discard the lost state, use --allow-non-restored-state." if report.lost else ""
-        return f"{program} does not fit.{lost}"
-    return f"{program} fits{', as far as could be compared' if report.unknown else ''}."
+        return f"{program} is not compatible.{lost}"
+    return f"{program} is compatible{', as far as known' if report.unknown else ''}."
 
 
 @savepoint.command()
@@ -154,6 +156,6 @@ def dispose(path: str, as_json: bool, defines: tuple[str, ...]) -> None:
     """Delete the savepoint at PATH, but no other files."""
     inspection = open_inspection(path, defines)
     left = dispose_savepoint(inspection)
-    remark = f"; its directory has other files and remains: {', '.join(sorted(left)[:3])}" if left else ""
+    note = f"; its directory has other files and remains: {', '.join(sorted(left)[:3])}" if left else ""
     location = inspection.location
-    print_result(as_json, f"{location} was deleted{remark}.", deleted=location, left=sorted(left))
+    print_result(as_json, f"{location} was deleted{note}.", deleted=location, left=sorted(left))

@@ -70,6 +70,6 @@ def start_settings(
     return settings
 
 
-def asks_for_leaders(settings: dict[str, str]) -> bool:
+def may_use_ha(settings: dict[str, str]) -> bool:
     """Return whether high availability may be configured; only then its modules are imported."""
     return any(key.startswith(("high-availability", "recovery.")) for key in settings)

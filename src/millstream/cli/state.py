@@ -280,16 +280,17 @@ def _shown(part: Value) -> str:
 def diff(first: str, second: str, limit: int, trust: bool, as_json: bool, defines: tuple[str, ...]) -> None:
     """Print the differences between two checkpoints or savepoints, by key."""
     before, after = open_inspection(first, defines, trust), open_inspection(second, defines, trust)
-    differing = list(differences(before, after, limit))
+    changed = list(differences(before, after, limit))
     if as_json:
-        print_json([_difference_as_json(d) for d in differing])
+        print_json([_difference_as_json(d) for d in changed])
         return
     cells = [
-        [d.operator, d.state, str(d.added), str(d.removed), str(d.changed), str(d.same), _only_in(d)] for d in differing
+        [d.operator, d.state, str(d.added), str(d.removed), str(d.changed), str(d.unchanged), _only_in(d)]
+        for d in changed
     ]
     header = ["OPERATOR", "STATE", "ADDED", "REMOVED", "CHANGED", "SAME", "ONLY IN"]
     click.echo(table(header, cells, right=header[2:6]) if cells else "Neither of them has state.")
-    for d in differing:
+    for d in changed:
         if d.examples:
             click.echo(f"\n{d.operator} / {d.state}")
             for example in d.examples:
@@ -297,7 +298,7 @@ def diff(first: str, second: str, limit: int, trust: bool, as_json: bool, define
             left = d.added + d.removed + d.changed - len(d.examples)
             if left:
                 click.echo(f"  ... and {left} more")
-    if all(d.is_empty and not d.only_in for d in differing):
+    if all(d.is_empty and not d.only_in for d in changed):
         click.echo("\nNo differences.")
 
 
@@ -320,7 +321,7 @@ def _difference_as_json(difference: StateDifference) -> dict[str, Json]:
         "added": difference.added,
         "removed": difference.removed,
         "changed": difference.changed,
-        "same": difference.same,
+        "same": difference.unchanged,
         "examples": [
             {
                 "key": jsonable(e.row.key),

@@ -159,7 +159,7 @@ def _lag(watermark: int | None) -> str:
         return ""
     if watermark >= MAX_WATERMARK:
         return "end"
-    behind = time.time() - watermark / 1000
-    if 0 <= behind < 86_400:
-        return f"{behind:,.1f} s behind"
+    lag = time.time() - watermark / 1000
+    if 0 <= lag < 86_400:
+        return f"{lag:,.1f} s behind"
     return datetime.fromtimestamp(watermark / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

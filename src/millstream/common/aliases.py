@@ -1,6 +1,6 @@
 """Names for types that only a user's program knows.
 
-A plain `Any` in a signature means that a type is missing. These aliases say instead which value of the user's it is.
+A plain `Any` in a signature means that a type is missing. These aliases name the kind of user value instead.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     # Defaults of type variables came with Python 3.13; checkers know them from here, and nothing is installed for it.
     from typing_extensions import TypeVar
 
-    # What a method is given, or makes of it.
+    # The argument of a method, or its result.
     T = TypeVar("T", default=Any)
     R = TypeVar("R", default=Any)
     OUT = TypeVar("OUT", default=Any)
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     KEY_co = TypeVar("KEY_co", default=Any, covariant=True)
     W_co = TypeVar("W_co", default=Any, covariant=True)
     OUT_co = TypeVar("OUT_co", default=Any, covariant=True)
-    # What goes into functions and sinks: a function of int is one of bool.
+    # Input of functions and sinks: a function of int accepts bool.
     T_contra = TypeVar("T_contra", default=Any, contravariant=True)
     IN_contra = TypeVar("IN_contra", default=Any, contravariant=True)
     IN1_contra = TypeVar("IN1_contra", default=Any, contravariant=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Converter = Callable[[Value], Value]
 
 
-def misfit(value: Value, type_name: str) -> TypeMismatchError:
+def type_mismatch(value: Value, type_name: str) -> TypeMismatchError:
     """Return the error for a value that does not fit a type."""
     shown = repr(value)
     if len(shown) > 200:
@@ -37,7 +37,7 @@ def instance_of(name: str, *classes: type) -> Converter:
     def convert(value: Value) -> Value:
         if value is None or isinstance(value, classes):
             return value
-        raise misfit(value, name)
+        raise type_mismatch(value, name)
 
     return convert
 
@@ -58,14 +58,14 @@ def _whole(name: str, bits: int | None) -> Converter:
         scalar = plain(value)
         # Unlike int(), strings of digits are refused.
         if not hasattr(scalar, "__int__") and not hasattr(scalar, "__index__"):
-            raise misfit(value, name)
+            raise type_mismatch(value, name)
         try:
             number = int(scalar)
         except (ValueError, OverflowError, TypeError):
             # NaN or infinity.
-            raise misfit(value, name) from None
+            raise type_mismatch(value, name) from None
         if high is not None and not -high <= number < high:
-            raise misfit(value, f"{name}, which is from {-high} to {high - 1}")
+            raise type_mismatch(value, f"{name}, which is from {-high} to {high - 1}")
         return number
 
     return convert
@@ -79,11 +79,11 @@ def _floating(name: str, narrow: bool) -> Converter:
             return None
         value = plain(value)
         if isinstance(value, (str, bytes)):
-            raise misfit(value, name)
+            raise type_mismatch(value, name)
         try:
             number = float(value)
         except (TypeError, ValueError):
-            raise misfit(value, name) from None
+            raise type_mismatch(value, name) from None
         if not narrow:
             return number
         try:
@@ -97,13 +97,13 @@ def _floating(name: str, narrow: bool) -> Converter:
 def _text(value: Value) -> Value:
     if value is None or isinstance(value, str):
         return plain(value)
-    raise misfit(value, "String")
+    raise type_mismatch(value, "String")
 
 
 def _char(value: Value) -> Value:
     if value is None or (isinstance(value, str) and len(value) == 1):
         return plain(value)
-    raise misfit(value, "Char")
+    raise type_mismatch(value, "Char")
 
 
 def _decimal(value: Value) -> Value:
@@ -112,13 +112,13 @@ def _decimal(value: Value) -> Value:
         return value
     if isinstance(value, int):
         return Decimal(value)
-    raise misfit(value, "BigDecimal")
+    raise type_mismatch(value, "BigDecimal")
 
 
 # Converters by type name.
 BASIC: dict[str, Converter] = {
     "String": _text,
-    "Boolean": _nullable(lambda v: bool(v) if isinstance(plain(v), int) else _raise(misfit(v, "Boolean"))),
+    "Boolean": _nullable(lambda v: bool(v) if isinstance(plain(v), int) else _raise(type_mismatch(v, "Boolean"))),
     "Byte": _whole("Byte", 8),
     "Short": _whole("Short", 16),
     "Integer": _whole("Integer", 32),
@@ -172,16 +172,16 @@ def plain_class(type_info: TypeInformation | None) -> type | None:
     return inferred.kind if isinstance(inferred, Some) and inferred.kind in ATOMS else None
 
 
-def fitter(type_info: TypeInformation | None, label: str) -> Converter | None:
+def coercer_of(type_info: TypeInformation | None, label: str) -> Converter | None:
     """Return a function that coerces a value to a type or raises TypeMismatchError; None if any value fits.
 
     It tests for the most common values inline; the type's converter handles the others.
 
     Example:
         >>> from millstream.common import Types
-        >>> fitter(Types.INT(), "State 'count'")(7)
+        >>> coercer_of(Types.INT(), "State 'count'")(7)
         7
-        >>> fitter(Types.INT(), "State 'count'")("seven")
+        >>> coercer_of(Types.INT(), "State 'count'")("seven")
         Traceback (most recent call last):
         millstream.common.errors.TypeMismatchError: State 'count': the value 'seven' (str) does not fit the type Integer
     """
@@ -189,7 +189,7 @@ def fitter(type_info: TypeInformation | None, label: str) -> Converter | None:
     if type_info is None or convert is None:
         return None
 
-    def fit(value: Value) -> Value:
+    def coerce(value: Value) -> Value:
         try:
             return convert(value)
         except TypeMismatchError as e:
@@ -198,8 +198,8 @@ def fitter(type_info: TypeInformation | None, label: str) -> Converter | None:
     inferred = type_info.inferred_type()
     if isinstance(inferred, Whole) and inferred.low is not None and inferred.high is not None:
         low, high = inferred.low, inferred.high
-        return lambda value: value if value.__class__ is int and low <= value <= high else fit(value)
+        return lambda value: value if value.__class__ is int and low <= value <= high else coerce(value)
     if isinstance(inferred, (Whole, Some, Real)):
         kind = inferred.kind if isinstance(inferred, Some) else int if isinstance(inferred, Whole) else float
-        return lambda value: value if value.__class__ is kind else fit(value)
-    return fit
+        return lambda value: value if value.__class__ is kind else coerce(value)
+    return coerce

@@ -1,4 +1,4 @@
-"""YAML lists."""
+"""Configuration: options by key, with their parsing."""
 
 from __future__ import annotations
 

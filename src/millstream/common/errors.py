@@ -25,15 +25,15 @@ class TypeMismatchError(MillstreamError, TypeError):
     is_of_program = True
 
 
-class IncurableError(MillstreamError):
+class UnrecoverableError(MillstreamError):
     """A failure that a restart would repeat: the job is not restarted."""
 
 
-class LostOutputError(IncurableError):
+class LostOutputError(UnrecoverableError):
     """Staged output was deleted before its commit."""
 
 
-class RecordTooLargeError(IncurableError):
+class RecordTooLargeError(UnrecoverableError):
     """A record exceeds the maximum size of a message between subtasks."""
 
 

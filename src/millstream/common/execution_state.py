@@ -30,7 +30,7 @@ class ExecutionState(Enum):
     def is_terminal(self) -> bool:
         return self in (ExecutionState.FINISHED, ExecutionState.CANCELED, ExecutionState.FAILED)
 
-    def may_become(self, next_state: ExecutionState) -> bool:
+    def can_become(self, next_state: ExecutionState) -> bool:
         """Return whether the life cycle allows this transition."""
         return next_state in _NEXT.get(self, frozenset())
 

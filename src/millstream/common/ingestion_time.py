@@ -1,4 +1,4 @@
-"""Ingestion-time timestamps. A module of its own because it needs a clock."""
+"""Ingestion-time timestamps. A separate module because it needs a clock."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class JobClient(ABC):
     def rescale(self, parallelism: int) -> CompletableFuture[None]:
         """Change the parallelism with the next epoch, without a restart.
 
-        Operators with a parallelism of their own retain it.
+        Operators with an explicit parallelism retain it.
         """
 
     @abstractmethod

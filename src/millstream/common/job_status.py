@@ -42,7 +42,7 @@ class JobStatus(Enum):
         """Return whether the job has ended."""
         return self.is_globally_terminal_state() or self is JobStatus.SUSPENDED
 
-    def may_become(self, next_status: JobStatus) -> bool:
+    def can_become(self, next_status: JobStatus) -> bool:
         """Return whether the life cycle allows this transition."""
         return next_status in _NEXT.get(self, frozenset())
 

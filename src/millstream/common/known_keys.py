@@ -54,7 +54,7 @@ _OF_FLINK = ("execution.", "parallelism.", "pipeline.", "python.", "restart-stra
 # Spark does not report unknown keys; these are the ones most often set.
 _OF_SPARK = ("spark.master", "spark.app.name", "spark.driver.memory", "spark.executor.memory", "spark.ui.enabled")
 # Minimum similarity of a key and its suggestion.
-_ALIKE = 0.85
+_MIN_SIMILARITY = 0.85
 
 
 def check_keys(keys: Iterable[str]) -> None:
@@ -69,18 +69,18 @@ def check_keys(keys: Iterable[str]) -> None:
     if unused := sorted(key for key in unsure if key in known and not has_effect(key) and not is_harmless(key)):
         log.warning(
             "these options have no effect here: %s. docs/configuration.md, 'Options without effect', says what to do "
-            "instead; leave them out.",
+            "instead; remove them.",
             ", ".join(unused),
         )
     for key in unsure:
         if key in known or key in _honoured():
             continue
-        alike = closest(key, [*OWN, *_OF_SPARK, *known], _ALIKE)
-        hint = f" Did you mean {alike}?" if alike else ""
+        suggestion = closest(key, [*OWN, *_OF_SPARK, *known], _MIN_SIMILARITY)
+        hint = f" Did you mean {suggestion}?" if suggestion else ""
         if key.startswith(OWN_PREFIX):
-            raise InvalidProgramError(f"{key} is no setting of millstream's.{hint}")
-        if alike or key.startswith(_OF_FLINK):
-            log.warning("the configuration key %s is not known, and has no effect.%s", key, hint)
+            raise InvalidProgramError(f"{key} is not an option of millstream.{hint}")
+        if suggestion or key.startswith(_OF_FLINK):
+            log.warning("the configuration key %s is unknown and has no effect.%s", key, hint)
 
 
 @cache

@@ -63,8 +63,8 @@ class Share:
         """Return the size as a fraction of the whole."""
         return self._bounded(_times(whole, self.fraction))
 
-    def beside(self, rest: int) -> int:
-        """Return the size beside the given rest."""
+    def complement(self, rest: int) -> int:
+        """Return the part whose fraction of the total leaves the given rest."""
         return self._bounded(_times(rest, self.fraction / (1 - self.fraction)))
 
     def check(self, size: int) -> None:
@@ -185,11 +185,11 @@ class _Options:
             )
         return java
 
-    def java_beside(self, flink: int) -> JavaMemory:
-        """Return the JVM's part beside Total Flink Memory."""
+    def java_outside(self, flink: int) -> JavaMemory:
+        """Return the JVM's memory outside Total Flink Memory."""
         metaspace, overhead = self.size("jvm-metaspace.size"), self._overhead()
         if not self.has("process.size"):
-            return JavaMemory(metaspace, overhead.beside(flink + metaspace))
+            return JavaMemory(metaspace, overhead.complement(flink + metaspace))
         process = self.size("process.size")
         left = process - flink - metaspace
         if left < 0:
@@ -254,7 +254,7 @@ def task_manager_memory(config: Configuration) -> TaskManagerMemory:
         return _with_java(_from_flink(options, options.size("process.size") - java.metaspace - java.overhead), java)
     else:
         raise options.missing_size_error()
-    return _with_java(parts, options.java_beside(sum(parts.values())))
+    return _with_java(parts, options.java_outside(sum(parts.values())))
 
 
 def _with_java(parts: dict[str, int], java: JavaMemory) -> TaskManagerMemory:
@@ -287,7 +287,7 @@ def _from_parts(options: _Options) -> dict[str, int]:
     }
     if options.has("flink.size"):
         return {**parts, "network": _network_left(options, parts, options.size("flink.size"))}
-    return {**parts, "network": options.share("Network Memory", "network").beside(sum(parts.values()))}
+    return {**parts, "network": options.share("Network Memory", "network").complement(sum(parts.values()))}
 
 
 def _from_flink(options: _Options, flink: int) -> dict[str, int]:
@@ -338,10 +338,10 @@ def job_manager_memory(config: Configuration) -> JobManagerMemory:
     if options.has("heap.size"):
         heap = options.size("heap.size")
         off_heap = _off_heap(options, heap, off_heap)
-        return JobManagerMemory(heap, off_heap, options.java_beside(heap + off_heap))
+        return JobManagerMemory(heap, off_heap, options.java_outside(heap + off_heap))
     if options.has("flink.size"):
         flink = options.size("flink.size")
-        return JobManagerMemory(_heap(flink, off_heap), off_heap, options.java_beside(flink))
+        return JobManagerMemory(_heap(flink, off_heap), off_heap, options.java_outside(flink))
     if options.has("process.size"):
         process = options.size("process.size")
         java = options.java_of_process(process)
@@ -350,7 +350,7 @@ def job_manager_memory(config: Configuration) -> JobManagerMemory:
 
 
 def _off_heap(options: _Options, heap: int, off_heap: int) -> int:
-    """Return the off-heap size beside a given heap: the rest of the total, if that is set."""
+    """Return the off-heap size for a given heap: the rest of the total, if that is set."""
     if not options.has("flink.size"):
         return off_heap
     flink = options.size("flink.size")

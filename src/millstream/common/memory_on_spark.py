@@ -27,9 +27,9 @@ _MIN_HEAP = 480 * _MIB
 # An empty slot: Python with a worker's imports.
 _MIN_SLOT = 96 * _MIB
 # Assumed memory of a slot if no option sets it.
-_USUAL_SLOT = 1 << 30
+_DEFAULT_SLOT = 1 << 30
 # In BATCH, buffered rows take at most this fraction of a slot: joining or sorting them takes several times their size,
-# beside rows in transit and Python itself.
+# in addition to rows in transit and Python itself.
 _WAITING_PART = 4
 BATCH_MEMORY = IntegerSetting("millstream.batch.memory", 0, limit=at_least(0))
 _TOTALS = ("process.size", "flink.size", "task.heap.size", "managed.size", "heap.size")
@@ -91,7 +91,7 @@ def batch_memory(config: Configuration) -> int:
         return BATCH_MEMORY.read(config)
     memory = executor_memory(config)
     if memory is None:
-        return _USUAL_SLOT // _WAITING_PART
+        return _DEFAULT_SLOT // _WAITING_PART
     return min(memory.parts.managed // memory.slots, memory.slot // _WAITING_PART)
 
 

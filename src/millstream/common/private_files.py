@@ -62,7 +62,7 @@ def check_private(path: str) -> None:
     else:
         return
     raise NotPrivateError(
-        f"{path} {reason}, so what is in it is not believed: remove it, or set {RUNTIME_VARIABLE} to a directory of "
+        f"{path} {reason}, so its contents are not trusted: remove it, or set {RUNTIME_VARIABLE} to a directory of "
         "your own."
     )
 
@@ -125,5 +125,5 @@ def cache_directory(name: str) -> str:
     os.makedirs(directory, mode=0o700, exist_ok=True)
     status = os.stat(directory)
     if status.st_uid != os.geteuid() or status.st_mode & 0o022:
-        raise PermissionError(f"{directory} is not this user's alone")
+        raise PermissionError(f"{directory} is accessible to other users")
     return directory

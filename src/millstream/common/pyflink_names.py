@@ -21,7 +21,7 @@ _HERE = "millstream"
 _OWN = "millstream.pyflink"
 _PACKAGES = ("common", "datastream", "metrics", "table")
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
-_SEE = "docs/parity.md lists what there is"
+_DOCS_HINT = "docs/parity.md lists the supported names"
 
 
 def install() -> None:
@@ -108,4 +108,4 @@ def _explain_missing(module: ModuleType) -> None:
 
 
 def _sentence(name: str) -> str:
-    return f"millstream has no {name}; {_SEE}."
+    return f"millstream has no {name}; {_DOCS_HINT}."

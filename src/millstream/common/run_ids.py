@@ -27,7 +27,7 @@ def run_id(job_id: str, term: int) -> str:
 
 
 def new_run_id(former: Iterable[str] = ()) -> str:
-    """Return a new id that is later than those of former runs, whatever the clock says.
+    """Return a new id that is later than those of former runs, even if the clock was set back.
 
     Example:
         >>> first = new_run_id()
@@ -39,7 +39,7 @@ def new_run_id(former: Iterable[str] = ()) -> str:
     return f"{now:0{_TIME_DIGITS}x}7{random >> 62 & 0xFFF:03x}{8 | random >> 60 & 3:x}{random & (1 << 60) - 1:015x}"
 
 
-def is_earlier(run: str, than: str) -> bool | None:
+def is_earlier(run: str, other: str) -> bool | None:
     """Return whether a run started before another; None if their ids do not determine it.
 
     Example:
@@ -47,9 +47,9 @@ def is_earlier(run: str, than: str) -> bool | None:
         True
         >>> is_earlier("ab" * 16, "cd" * 16)
     """
-    if run[:-_TERM_DIGITS] == than[:-_TERM_DIGITS]:
-        return run[-_TERM_DIGITS:] < than[-_TERM_DIGITS:]
-    first, second = _time(run), _time(than)
+    if run[:-_TERM_DIGITS] == other[:-_TERM_DIGITS]:
+        return run[-_TERM_DIGITS:] < other[-_TERM_DIGITS:]
+    first, second = _time(run), _time(other)
     return None if first is None or second is None or first == second else first < second
 
 

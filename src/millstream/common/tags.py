@@ -152,7 +152,7 @@ def reader_of(name: str) -> _Read:
     """Return the reader of `tag:version`.
 
     Raises:
-        AttributeError: it is no such name.
+        AttributeError: the name is not of this form.
         DamagedStateError: this version of millstream does not know the tag, or not this version of it.
     """
     tag, colon, version = name.partition(":")
@@ -163,7 +163,8 @@ def reader_of(name: str) -> _Read:
     reader = _READERS.get(name)
     if reader is None:
         raise DamagedStateError(
-            f"State holds a {tag!r} of version {version}, which this millstream does not know: a newer one wrote it."
+            f"State holds a {tag!r} of version {version}, which this version of millstream does not know: a newer one "
+            "wrote it."
         )
     return reader
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from millstream.common.aliases import Value
-from millstream.common.coercion import Converter, misfit
+from millstream.common.coercion import Converter, type_mismatch
 from millstream.common.errors import TypeMismatchError
 from millstream.common.inferred_types import Fixed, InferredType
 from millstream.common.java_text import as_hash_map
@@ -75,7 +75,7 @@ class _ElementTypeInfo(TypeInformation):
             if value is None:
                 return None
             if isinstance(value, (str, dict)) or not isinstance(value, Iterable):
-                raise misfit(value, name)
+                raise type_mismatch(value, name)
             return list(value) if element is None else [element(v) for v in value]
 
         return convert
@@ -123,7 +123,7 @@ class PrimitiveArrayTypeInfo(_ElementTypeInfo):
                 # Java's bytes are signed.
                 return bytes(v + 256 if -128 <= v < 0 else v for v in value)
             except (TypeError, ValueError):
-                raise misfit(value, str(self)) from None
+                raise type_mismatch(value, str(self)) from None
 
         return convert
 
@@ -160,7 +160,7 @@ class MapTypeInfo(TypeInformation):
             if value is None:
                 return None
             if not isinstance(value, dict):
-                raise misfit(value, name)
+                raise type_mismatch(value, name)
             return {key(k): val(v) for k, v in value.items()}
 
         return convert
@@ -221,9 +221,9 @@ class _FieldsTypeInfo(TypeInformation):
             elif isinstance(value, (tuple, list, Row)):
                 values = list(value)
             else:
-                raise misfit(value, described)
+                raise type_mismatch(value, described)
             if len(values) != width:
-                raise misfit(value, described)
+                raise type_mismatch(value, described)
             for i, c in converters:
                 values[i] = c(values[i])
             return values
@@ -238,8 +238,8 @@ def _in_order(row: Row, names: tuple[str, ...], described: str) -> list[Value]:
         return list(row)
     if unknown := [n for n in names if n not in own]:
         raise TypeMismatchError(
-            f"the value {row!r} (Row) does not fit the type {described}: it has no field {unknown[0]!r}. Rows with "
-            "names go by them: give the row the type's names, or none"
+            f"the value {row!r} (Row) does not fit the type {described}: it has no field {unknown[0]!r}. Named rows "
+            "are matched by name: use the type's names, or none"
         )
     return [row[n] for n in names] if len(own) == len(names) else list(row)
 

@@ -37,7 +37,7 @@ class TimestampAssigner(ABC):
 
 @fast_dataclass
 class Watermark:
-    """A statement that no record with this timestamp or an earlier one is still to come."""
+    """Declares that no record with this timestamp or an earlier one will follow."""
 
     timestamp: int
 

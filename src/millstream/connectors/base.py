@@ -34,7 +34,7 @@ __all__ = [
 # A DataStream, whose class is in a layer above.
 _Stream: TypeAlias = Any
 
-# Records per batch that a reader hands to its chain. Full buckets are sent between two batches.
+# Records per batch that a reader passes to its chain. Full buckets are sent between two batches.
 BATCH = 2048
 
 

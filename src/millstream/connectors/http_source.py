@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HttpSource"]
 
-_MANY = "application/x-ndjson"
+_NDJSON = "application/x-ndjson"
 
 
 class HttpSource(PushSource):
@@ -150,7 +150,7 @@ class _Server(Receiver):
             if len(body) > self._limit:
                 return _respond(413, f"the body is larger than {self._limit} bytes")
         records = [bytes(body)]
-        if request.headers.get("content-type", "").partition(";")[0].strip() == _MANY:
+        if request.headers.get("content-type", "").partition(";")[0].strip() == _NDJSON:
             records = [line for line in bytes(body).splitlines() if line]
         end = self.buffer.put(records, wait=False)
         if end is None:

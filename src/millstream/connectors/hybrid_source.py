@@ -212,11 +212,11 @@ class HybridSource(Source[T_co]):
         kinds = (SparkStreamSource, HybridSource)
         return any(isinstance(source, kinds) and source.is_simple for source in self._sources)
 
-    def reached_with(self, options: dict[str, dict[str, Value]]) -> HybridSource[T_co]:
+    def with_storage_options(self, options: dict[str, dict[str, Value]]) -> HybridSource[T_co]:
         """Return the source with options of file systems, by protocol."""
         kinds = (FileSource, HybridSource)
         reached = copy(self)
-        reached._sources = tuple(s.reached_with(options) if isinstance(s, kinds) else s for s in self._sources)
+        reached._sources = tuple(s.with_storage_options(options) if isinstance(s, kinds) else s for s in self._sources)
         return reached
 
     def on_bad_records(self, policy: BadRecords) -> Self:

@@ -14,7 +14,7 @@ import numpy as np
 from millstream.common.aliases import Key
 from millstream.formats.options import Options
 from millstream.sql.columns.batch import Batch
-from millstream.sql.connector_contract import Found, LookupSource
+from millstream.sql.connector_contract import LookupResult, LookupSource
 from millstream.sql.errors import ValidationException
 
 LOOKUP_OPTIONS = frozenset(
@@ -43,7 +43,7 @@ def cached_lookup(options: Options) -> Wrap:
     kind = options.one_of("lookup.cache", "NONE", {k: k for k in ("NONE", "PARTIAL", "FULL")})
     if kind == "FULL":
         return partial(FullCache, schedule=_schedule(options))
-    old = options.whole_or_none("lookup.cache.max-rows")
+    old = options.integer_or_none("lookup.cache.max-rows")
     if kind == "NONE" and (old is None or "lookup.cache.ttl" not in options):
         if (old is None) != ("lookup.cache.ttl" not in options):
             raise ValidationException(
@@ -51,7 +51,7 @@ def cached_lookup(options: Options) -> Wrap:
                 "lookup.cache.ttl"
             )
         return _plain
-    rows = options.whole_or_none("lookup.partial-cache.max-rows")
+    rows = options.integer_or_none("lookup.partial-cache.max-rows")
     written = options.duration("lookup.partial-cache.expire-after-write", options.duration("lookup.cache.ttl", 0))
     read = options.duration("lookup.partial-cache.expire-after-access", 0)
     missing = options.flag(
@@ -99,7 +99,7 @@ class PartialCache(LookupSource):
         self._entries: OrderedDict[tuple[Key, ...], tuple[float, float, Batch]] = OrderedDict()
         self._rows = 0
 
-    def find(self, keys: Sequence[tuple[Key, ...]]) -> Found:
+    def find(self, keys: Sequence[tuple[Key, ...]]) -> LookupResult:
         now = self._clock()
         rows_by_key = {key: rows for key in keys if (rows := self._cached(key, now)) is not None}
         missing = [key for key in keys if key not in rows_by_key]
@@ -116,7 +116,7 @@ class PartialCache(LookupSource):
         parts = [rows_by_key[key] for key in keys]
         batch = Batch.concatenated(parts) if parts else empty
         assert batch is not None
-        return Found(batch, np.array([len(p) for p in parts], np.int64))
+        return LookupResult(batch, np.array([len(p) for p in parts], np.int64))
 
     def _cached(self, key: tuple[Key, ...], now: float) -> Batch | None:
         entry = self._entries.get(key)
@@ -193,7 +193,7 @@ def _schedule(options: Options) -> Periodic | Timed:
     strategy = options.one_of("lookup.full-cache.reload-strategy", "PERIODIC", {k: k for k in ("PERIODIC", "TIMED")})
     if strategy == "TIMED":
         text = options.text("lookup.full-cache.timed-reload.iso-time", "")
-        days = options.whole("lookup.full-cache.timed-reload.interval-in-days", 1)
+        days = options.integer("lookup.full-cache.timed-reload.interval-in-days", 1)
         try:
             return Timed(dt.time.fromisoformat(text), days)
         except ValueError:
@@ -229,13 +229,13 @@ class FullCache(LookupSource):
         self._rows_by_key: dict[tuple[Key, ...], list[int]] = {}
         self._next_load = 0.0
 
-    def find(self, keys: Sequence[tuple[Key, ...]]) -> Found:
+    def find(self, keys: Sequence[tuple[Key, ...]]) -> LookupResult:
         if self._rows is None or self._clock() >= self._next_load:
             self._load()
         assert self._rows is not None
         rows_of_keys = [self._rows_by_key.get(key, ()) for key in keys]
         indexes = np.array([row for rows in rows_of_keys for row in rows], np.int64)
-        return Found(self._rows.take(indexes), np.array([len(rows) for rows in rows_of_keys], np.int64))
+        return LookupResult(self._rows.take(indexes), np.array([len(rows) for rows in rows_of_keys], np.int64))
 
     def _load(self) -> None:
         begun = self._clock()

@@ -81,7 +81,7 @@ class _Table(TableSink):
         return PrintBatches(identifier, [self._types[c] for c in columns], to_stderr)
 
     def parallelism(self) -> int | None:
-        return self._options.whole_or_none("sink.parallelism")
+        return self._options.integer_or_none("sink.parallelism")
 
 
 class PrintConnector(Connector):

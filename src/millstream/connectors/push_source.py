@@ -76,7 +76,8 @@ class PushBuffer:
         with self._changed:
             if number < self._first:
                 raise JobExecutionError(
-                    f"Records {number} to {self._first} of a push source are lost: a newer checkpoint contains them."
+                    f"Records {number} to {self._first} of a push source are lost: only a newer checkpoint contains "
+                    "them."
                 )
             start = number - self._first
             records = list(islice(self._records, start, start + max_records))

@@ -13,10 +13,10 @@ def empty_result_predicate(result: list[Value]) -> bool:
 
 
 def has_exception_predicate(error: Exception) -> bool:
-    """Try again whatever was raised."""
+    """Retry after any exception."""
     return error is not None
 
 
 def exception_type_predicate(error: Exception, expected_error_type: type[Exception]) -> bool:
-    """Try again when an exception of that type was raised."""
+    """Retry after an exception of that type."""
     return isinstance(error, expected_error_type)

@@ -68,7 +68,7 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
 
     @staticmethod
     def no_restart() -> AsyncRetryStrategy[Value]:
-        """Never."""
+        """Return a strategy without retries."""
         return NoRetryStrategy()
 
     @staticmethod
@@ -78,7 +78,7 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         result_predicate: Callable[[list[Value]], bool] | None = None,
         exception_predicate: Callable[[Exception], bool] | None = None,
     ) -> AsyncRetryStrategy[Value]:
-        """After the same pause each time."""
+        """Return a strategy with a fixed delay."""
         return FixedDelayRetryStrategy(max_attempts, backoff_time_millis, result_predicate, exception_predicate)
 
     @staticmethod
@@ -90,7 +90,7 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         result_predicate: Callable[[list[Value]], bool] | None = None,
         exception_predicate: Callable[[Exception], bool] | None = None,
     ) -> AsyncRetryStrategy[Value]:
-        """After pauses that grow."""
+        """Return a strategy with exponentially growing delays."""
         return ExponentialBackoffDelayRetryStrategy(
             max_attempts, initial_delay, max_retry_delay, multiplier, result_predicate, exception_predicate
         )

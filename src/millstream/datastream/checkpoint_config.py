@@ -1,4 +1,4 @@
-"""CheckpointConfig: the settings of checkpoints by methods, over the same Configuration that keys reach."""
+"""CheckpointConfig: reads and writes the checkpoint options of a Configuration."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class CheckpointConfig:
         return MIN_PAUSE.read(self._config)
 
     def set_min_pause_between_checkpoints(self, min_pause_between_checkpoints: int) -> CheckpointConfig:
-        """Leave so much time from the end of one checkpoint to the start of the next, which then never overlap."""
+        """Set the minimum milliseconds from the end of one checkpoint to the start of the next."""
         return self._set(MIN_PAUSE, min_pause_between_checkpoints)
 
     def get_max_concurrent_checkpoints(self) -> int:
@@ -200,7 +200,7 @@ class CheckpointConfig:
 
     def set_prefer_checkpoint_for_recovery(self, prefer_checkpoint_for_recovery: bool) -> CheckpointConfig:
         """Accepted without effect: a job always restores its latest completed checkpoint or savepoint."""
-        warn_deprecated("set_prefer_checkpoint_for_recovery()", "leave it out, it has no effect")
+        warn_deprecated("set_prefer_checkpoint_for_recovery()", "remove the call: it has no effect")
         return self._set(_PREFER_CHECKPOINT, prefer_checkpoint_for_recovery)
 
     # --- in-flight data: none between epochs

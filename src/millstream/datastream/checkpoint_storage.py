@@ -17,7 +17,7 @@ class CheckpointStorage:
     def _write(self, config: Configuration) -> None:
         """Write this storage to a job's configuration."""
         raise InvalidProgramError(
-            f"{type(self).__name__} is no storage that is known here: use FileSystemCheckpointStorage(path)."
+            f"{type(self).__name__} is not a supported checkpoint storage: use FileSystemCheckpointStorage(path)."
         )
 
     def get_savepoint_path(self) -> str | None:
@@ -110,8 +110,8 @@ class CustomCheckpointStorage(CheckpointStorage):
 
     def __init__(self, j_custom_checkpoint_storage: object = None) -> None:
         raise InvalidProgramError(
-            "CustomCheckpointStorage wraps a Java class, and Flink's Java classes are not here: "
-            "use FileSystemCheckpointStorage(path)."
+            "CustomCheckpointStorage wraps a Java class, which millstream cannot run: use "
+            "FileSystemCheckpointStorage(path)."
         )
 
 

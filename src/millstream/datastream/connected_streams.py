@@ -17,7 +17,7 @@ from millstream.datastream.functions import (
     KeySelector,
     as_rich_function,
 )
-from millstream.datastream.stream_base import add_operator, beside_unkeyed, check_same_program, is_keyed
+from millstream.datastream.stream_base import add_operator, check_same_program, is_keyed, unkeyed_input
 from millstream.operators.base import Operator
 from millstream.operators.broadcast import BroadcastProcessOperator
 from millstream.operators.process import CoFlatMapOperator, CoMapOperator, ProcessOperator
@@ -85,14 +85,14 @@ class ConnectedStreams(Generic[A_co, B_co]):
     def map(self, func: CoMapFunction[A_co, B_co, OUT], output_type: TypeInformation | None = None) -> DataStream[OUT]:
         """Call `map1` for the first stream's records and `map2` for the second's."""
         function = as_rich_function(func, CoMapOperator.METHODS, "map")
-        return self._then("Co-Map", CoMapOperator(function, self._keyed), output_type)
+        return self._add_operator("Co-Map", CoMapOperator(function, self._keyed), output_type)
 
     def flat_map(
         self, func: CoFlatMapFunction[A_co, B_co, OUT], output_type: TypeInformation | None = None
     ) -> DataStream[OUT]:
         """Call `flat_map1` for the first stream's records and `flat_map2` for the second's."""
         function = as_rich_function(func, CoFlatMapOperator.METHODS, "flat_map")
-        return self._then("Co-Flat Map", CoFlatMapOperator(function, self._keyed), output_type)
+        return self._add_operator("Co-Flat Map", CoFlatMapOperator(function, self._keyed), output_type)
 
     def process(
         self,
@@ -102,10 +102,10 @@ class ConnectedStreams(Generic[A_co, B_co]):
         """Call `process_element1` for the first stream's records and `process_element2` for the second's."""
         methods = ("process_element1", "process_element2")
         operator = ProcessOperator(as_rich_function(func, methods, "process"), self._keyed, methods)
-        return self._then("Keyed Co-Process" if self._keyed else "Co-Process", operator, output_type)
+        return self._add_operator("Keyed Co-Process" if self._keyed else "Co-Process", operator, output_type)
 
-    def _then(self, name: str, operator: Operator, output_type: TypeInformation | None) -> DataStream[Value]:
+    def _add_operator(self, name: str, operator: Operator, output_type: TypeInformation | None) -> DataStream[Value]:
         first, second = self.stream1, self.stream2
         if not self._keyed:
-            first, second = beside_unkeyed(first), beside_unkeyed(second)
+            first, second = unkeyed_input(first), unkeyed_input(second)
         return add_operator(first, name, operator, output_type, second)

@@ -119,7 +119,7 @@ class DataStream(StreamOutputs[T_co]):
     def _without_key(self) -> DataStream[T_co]:
         return self
 
-    def _beside_unkeyed(self) -> DataStream[Value]:
+    def _unkeyed_input(self) -> DataStream[Value]:
         return self
 
     def force_non_parallel(self) -> DataStream[T_co]:
@@ -151,7 +151,7 @@ class DataStream(StreamOutputs[T_co]):
         """
         function = as_user_function(func, "map", "map")
         warn_of_yields(function.call, "map")
-        return self._then("Map", MapOperator(function, self._keyed), output_type)
+        return self._add_operator("Map", MapOperator(function, self._keyed), output_type)
 
     @overload
     def flat_map(
@@ -174,7 +174,7 @@ class DataStream(StreamOutputs[T_co]):
             ['to', 'be', 'or']
         """
         function = as_user_function(func, "flat_map", "flat_map")
-        return self._then("FlatMap", FlatMapOperator(function, self._keyed), output_type)
+        return self._add_operator("FlatMap", FlatMapOperator(function, self._keyed), output_type)
 
     def filter(self, func: Callable[[T_co], object] | FilterFunction[T_co]) -> DataStream[T_co]:
         """Emit only the records for which the function is true.
@@ -187,7 +187,7 @@ class DataStream(StreamOutputs[T_co]):
         function = as_user_function(func, "filter", "filter")
         warn_of_yields(function.call, "filter")
         warn_of_no_result(function.call)
-        return self._then("Filter", FilterOperator(function, self._keyed), self._type())
+        return self._add_operator("Filter", FilterOperator(function, self._keyed), self._type())
 
     @overload
     def process(self, func: ProcessFunction[T_co, Value], output_type: RowTypeInfo) -> DataStream[Row]: ...
@@ -200,7 +200,7 @@ class DataStream(StreamOutputs[T_co]):
     def process(self, func: object, output_type: TypeInformation | None = None) -> DataStream[Value]:
         """Process every record with its context; the function yields results and `(OutputTag, value)` pairs."""
         function = as_rich_function(func, ("process_element",), "process")
-        return self._then(
+        return self._add_operator(
             "KEYED PROCESS" if self._keyed else "PROCESS", ProcessOperator(function, self._keyed), output_type
         )
 
@@ -227,7 +227,7 @@ class DataStream(StreamOutputs[T_co]):
         operator = MapOperator(UserFunction(function, None))
         # Field indexes refer to the declared type.
         operator.encodes_input = True
-        return self._then("Projection", operator, output_type)
+        return self._add_operator("Projection", operator, output_type)
 
     def _check_field(self, operation: str, field: int | str) -> None:
         """Raise an error if the stream's declared type lacks a field."""
@@ -318,9 +318,9 @@ class DataStream(StreamOutputs[T_co]):
                 f"assign_timestamps_and_watermarks() takes a WatermarkStrategy, not {watermark_strategy!r}."
             )
         operator = WatermarkOperator(watermark_strategy)
-        # Records pass as they are, so they fit their type already.
+        # Records are unchanged, so they conform to their type already.
         operator.produced_type = self._type()
-        return self._then("Timestamps/Watermarks", operator, operator.produced_type)
+        return self._add_operator("Timestamps/Watermarks", operator, operator.produced_type)
 
     def cache(self) -> CachedDataStream[T_co]:
         """Cache the records of a bounded stream, so that the next execute() does not compute them again.
@@ -336,7 +336,7 @@ class DataStream(StreamOutputs[T_co]):
 
     def window_all(self, window_assigner: WindowAssigner[Value, W]) -> AllWindowedStream[T_co, W]:
         """Assign all records to windows, in one subtask."""
-        return AllWindowedStream(self.key_by(_everything), window_assigner)
+        return AllWindowedStream(self.key_by(_constant_key), window_assigner)
 
     def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream[T_co, CountWindow]:
         """Assign all records to windows of `size` records, in one subtask."""
@@ -354,7 +354,7 @@ class DataStream(StreamOutputs[T_co]):
             )
         return DataStream(self._environment, self._builder, [UpstreamEdge(tagging, None, output_tag)])
 
-    def _then(
+    def _add_operator(
         self,
         name: str,
         operator: Operator,
@@ -392,7 +392,7 @@ class CachedDataStream(DataStream[T_co]):
         self._cache = self._transformation.cache
 
 
-def _everything(value: Value) -> int:
+def _constant_key(value: Value) -> int:
     return 0
 
 
@@ -404,7 +404,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
     """A stream partitioned by key."""
 
     class AccumulateType(Enum):
-        """How a field is combined."""
+        """The kind of a field's aggregate."""
 
         MIN = 1
         MAX = 2
@@ -525,7 +525,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
 
     def _reduced(self, function: Union[UserFunction, Callable[[Value, Value], Value]]) -> DataStream[T_co]:
         wrapped = function if isinstance(function, UserFunction) else UserFunction(function, None)
-        return self._then("Reduce", ReduceOperator(wrapped), self._type())
+        return self._add_operator("Reduce", ReduceOperator(wrapped), self._type())
 
     def sink_to(self, sink: Sink[T_co]) -> DataStreamSink:
         return self._unkeyed.sink_to(sink)
@@ -571,7 +571,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
     def _without_key(self) -> DataStream[T_co]:
         return self._unkeyed
 
-    def _beside_unkeyed(self) -> DataStream[Row]:
+    def _unkeyed_input(self) -> DataStream[Row]:
         """Return the rows of key and value, partitioned by key, to connect with an unkeyed stream."""
         by_key = KeyPartitioner(key_of(0))
         ends = [UpstreamEdge(e.source, by_key, e.tag) for e in ends_of(self._pairs())]
@@ -580,7 +580,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
     def _partitioned(self, partitioner: Partitioner) -> DataStream[T_co]:
         raise InvalidProgramError("Cannot override partitioning for KeyedStream.")
 
-    def _then(
+    def _add_operator(
         self,
         name: str,
         operator: Operator,
@@ -589,4 +589,4 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
     ) -> DataStream[Value]:
         if isinstance(operator, MapOperator) and not operator.keyed:
             return add_operator(self._unkeyed, name, operator, output_type, second)
-        return super()._then(name, operator, output_type, second)
+        return super()._add_operator(name, operator, output_type, second)

@@ -154,11 +154,15 @@ class ExecutionSettings:
 
     def set_stream_time_characteristic(self, characteristic: TimeCharacteristic) -> None:
         """Deprecated, without effect: watermark strategies and windows select the time."""
-        warn_deprecated("set_stream_time_characteristic()", "leave it out: time is what assigners and windows say")
+        warn_deprecated(
+            "set_stream_time_characteristic()", "remove the call: window assigners and timers choose the time"
+        )
 
     def get_stream_time_characteristic(self) -> TimeCharacteristic:
         """Old: return EventTime."""
-        warn_deprecated("get_stream_time_characteristic()", "leave it out: time is what assigners and windows say")
+        warn_deprecated(
+            "get_stream_time_characteristic()", "remove the call: window assigners and timers choose the time"
+        )
         return TimeCharacteristic.EventTime
 
     def enable_checkpointing(self, interval: int, mode: CheckpointingMode | None = None) -> Self:
@@ -239,7 +243,8 @@ class ExecutionSettings:
         warn_deprecated("set_restart_strategy()", "set restart-strategy.type in the configuration")
         if not isinstance(restart_strategy_configuration, RestartStrategyConfiguration):
             raise InvalidProgramError(
-                f"set_restart_strategy() takes what RestartStrategies makes, not {restart_strategy_configuration!r}."
+                "set_restart_strategy() takes a strategy from RestartStrategies, not "
+                f"{restart_strategy_configuration!r}."
             )
         restart_strategy_configuration.write_to(self._config)
         return self
@@ -252,7 +257,7 @@ class ExecutionSettings:
     # --- files for the workers
 
     def add_python_file(self, file_path: str) -> None:
-        """Bring a module, a package's directory or a zip along: workers can import it, and of one name the last."""
+        """Ship a module, a package's directory or a zip, for import on the workers; the last of one name wins."""
         before = self._config.get_string("python.files", "")
         self._config.set_string("python.files", f"{file_path},{before}" if before else file_path)
 

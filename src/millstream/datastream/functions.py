@@ -97,7 +97,7 @@ SideOutput: TypeAlias = tuple[OutputTag[Value], Value]
 
 
 class Function(ABC):
-    """A function with a life: opened once before its first record and closed once after its last.
+    """A function that is opened once before its first record and closed once after its last.
 
     Each subtask has one instance; its attributes live as long as the subtask and are not fault tolerant.
     """
@@ -258,7 +258,7 @@ class BaseBroadcastProcessFunction(Function):
 
 
 class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1_contra, IN2_contra, OUT_co]):
-    """process over a stream and a broadcast one; the broadcast side fills states that the other reads."""
+    """process over a stream and a broadcast stream; broadcast elements update state that the other side reads."""
 
     @abstractmethod
     def process_element(self, value: IN1_contra, ctx: BroadcastReadContext) -> Iterable[OUT_co | SideOutput] | None:
@@ -305,7 +305,7 @@ class CheckpointedFunction(ABC):
 
 
 class AggregateFunction(Function, Generic[IN_contra, ACC, OUT_co]):
-    """Combines records into an accumulator, and reads a result off it."""
+    """Combines records into an accumulator, and computes a result from it."""
 
     @abstractmethod
     def create_accumulator(self) -> ACC:
@@ -472,25 +472,25 @@ def key_of(selector: object) -> UserFunction:
 _INSIDE = "it is internal to PyFlink and works differently here"
 
 
-def _inside(name: str) -> type:
+def _nested_class(name: str) -> type:
     placeholder: type = missing_class("millstream.datastream.functions", name, _INSIDE)
     return placeholder
 
 
-AsyncFunctionDescriptor = _inside("AsyncFunctionDescriptor")
-FunctionWrapper = _inside("FunctionWrapper")
-ReduceFunctionWrapper = _inside("ReduceFunctionWrapper")
-InternalIterableAllWindowFunction = _inside("InternalIterableAllWindowFunction")
-InternalIterableProcessAllWindowFunction = _inside("InternalIterableProcessAllWindowFunction")
-InternalIterableProcessWindowFunction = _inside("InternalIterableProcessWindowFunction")
-InternalIterableWindowFunction = _inside("InternalIterableWindowFunction")
-InternalProcessAllWindowContext = _inside("InternalProcessAllWindowContext")
-InternalProcessWindowContext = _inside("InternalProcessWindowContext")
-InternalSingleValueAllWindowFunction = _inside("InternalSingleValueAllWindowFunction")
-InternalSingleValueProcessAllWindowFunction = _inside("InternalSingleValueProcessAllWindowFunction")
-InternalSingleValueProcessWindowFunction = _inside("InternalSingleValueProcessWindowFunction")
-InternalSingleValueWindowFunction = _inside("InternalSingleValueWindowFunction")
-InternalWindowFunction = _inside("InternalWindowFunction")
+AsyncFunctionDescriptor = _nested_class("AsyncFunctionDescriptor")
+FunctionWrapper = _nested_class("FunctionWrapper")
+ReduceFunctionWrapper = _nested_class("ReduceFunctionWrapper")
+InternalIterableAllWindowFunction = _nested_class("InternalIterableAllWindowFunction")
+InternalIterableProcessAllWindowFunction = _nested_class("InternalIterableProcessAllWindowFunction")
+InternalIterableProcessWindowFunction = _nested_class("InternalIterableProcessWindowFunction")
+InternalIterableWindowFunction = _nested_class("InternalIterableWindowFunction")
+InternalProcessAllWindowContext = _nested_class("InternalProcessAllWindowContext")
+InternalProcessWindowContext = _nested_class("InternalProcessWindowContext")
+InternalSingleValueAllWindowFunction = _nested_class("InternalSingleValueAllWindowFunction")
+InternalSingleValueProcessAllWindowFunction = _nested_class("InternalSingleValueProcessAllWindowFunction")
+InternalSingleValueProcessWindowFunction = _nested_class("InternalSingleValueProcessWindowFunction")
+InternalSingleValueWindowFunction = _nested_class("InternalSingleValueWindowFunction")
+InternalWindowFunction = _nested_class("InternalWindowFunction")
 JavaFunctionWrapper = missing_class("millstream.datastream.functions", "JavaFunctionWrapper", JAVA)
 SourceFunction = missing_class(
     "millstream.datastream.functions", "SourceFunction", f"{JAVA}; write a Source for env.from_source()"

@@ -56,7 +56,7 @@ def _tag(stream: DataStream[Value], side: int, selector: UserFunction) -> DataSt
 
 
 class _CoGroup(ProcessWindowFunction[Value, Value, Key, Window]):
-    """Hands both sides of a window to the user's function."""
+    """Passes both sides of a window to the user's function."""
 
     def __init__(self, function: UserFunction) -> None:
         self._function = function
@@ -81,7 +81,7 @@ class _CoGroup(ProcessWindowFunction[Value, Value, Key, Window]):
 
 
 class _Join(_CoGroup):
-    """Hands every pair of a window to the user's function."""
+    """Passes every pair of a window to the user's function."""
 
     def _combine(self, left: list[Value], right: list[Value]) -> Iterator[Value]:
         for one in left:
@@ -90,7 +90,7 @@ class _Join(_CoGroup):
 
 
 class _Paired(Generic[A_co, B_co]):
-    """Two streams on their way into windows."""
+    """Two streams to be grouped into windows."""
 
     _METHOD: str
 
@@ -140,7 +140,7 @@ class _WithWindow(Generic[A_co, B_co]):
 
 
 class CoGroupedStreams(_Paired[A_co, B_co]):
-    """Two streams on their way to a co-group.
+    """Two streams to be co-grouped.
 
     `a.co_group(b).where(key_of_a).equal_to(key_of_b).window(assigner).apply(function)`
     """
@@ -166,7 +166,7 @@ class _CoGroupedInWindow(_WithWindow[A_co, B_co]):
 
 
 class JoinedStreams(_Paired[A_co, B_co]):
-    """Two streams on their way to a window join.
+    """Two streams to be joined in windows.
 
     `a.join(b).where(key_of_a).equal_to(key_of_b).window(assigner).apply(lambda left, right: ...)`
     """
@@ -192,7 +192,7 @@ class _JoinedInWindow(_WithWindow[A_co, B_co]):
 
 
 class IntervalJoin(Generic[A_co, B_co]):
-    """Two keyed streams on their way to an interval join.
+    """Two keyed streams to be joined within an interval.
 
     `a.interval_join(b).between(Time.seconds(-5), Time.seconds(5)).process(function)`
     """

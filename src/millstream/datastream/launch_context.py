@@ -49,7 +49,7 @@ def with_overrides(configuration: Configuration) -> Configuration:
     return merged
 
 
-# Set when the program shall end, to its exit code. An exception that a signal raises can be lost: Python swallows it
+# The exit code once the program must end. An exception that a signal raises can be lost: Python swallows it
 # when it arrives in the middle of a destructor.
 _exit_codes: list[int] = []
 
@@ -124,7 +124,7 @@ _plans_only: list[bool] = []
 class ProgramPlanned(BaseException):
     """Raised instead of running a program when only its plan is requested.
 
-    Not an Exception: no `except Exception` of the program's own shall stop it.
+    Not an Exception: an `except Exception` of the program must not catch it.
     """
 
     def __init__(self, graph: StreamGraph, configuration: Configuration) -> None:

@@ -64,30 +64,30 @@ class RunTracker:
         if self._begun is None and frame.f_globals.get("__name__") == "__main__":
             self._begun = f"{frame.f_code.co_filename}:{frame.f_lineno}"
             _watch()
-            _UNRUN[id(self)] = self._begun
+            _UNEXECUTED[id(self)] = self._begun
 
     def runs(self) -> None:
         """Record that the program is run or planned."""
-        _UNRUN.pop(id(self), None)
+        _UNEXECUTED.pop(id(self), None)
 
 
 # Locations of programs that have not been run, by tracker.
-_UNRUN: dict[int, str] = {}
+_UNEXECUTED: dict[int, str] = {}
 
 
 @cache
 def _watch() -> None:
-    atexit.register(_warn_of_unrun)
+    atexit.register(_warn_of_unexecuted)
 
 
-def _warn_of_unrun() -> None:
+def _warn_of_unexecuted() -> None:
     # A crashed program is no lint; `millstream run` clears the list itself.
-    if _UNRUN and not hasattr(sys, "last_type"):
-        file, _, line = next(iter(_UNRUN.values())).rpartition(":")
+    if _UNEXECUTED and not hasattr(sys, "last_type"):
+        file, _, line = next(iter(_UNEXECUTED.values())).rpartition(":")
         text = "the program that begins here was never run: call execute() of its environment"
         warnings.warn_explicit(text, UserWarning, file, int(line))
 
 
-def clear_unrun() -> None:
+def clear_unexecuted() -> None:
     """Discard the warnings, because the program has failed."""
-    _UNRUN.clear()
+    _UNEXECUTED.clear()

@@ -155,11 +155,11 @@ class SlotSharingGroup:
                     "The cpu cores and task heap memory are required when specifying the resource of a slot sharing "
                     "group. You need to explicitly configure them with positive value."
                 )
-            nothing = MemorySize(0)
+            zero = MemorySize(0)
             return replace(
                 group,
-                task_off_heap_memory=group.task_off_heap_memory or nothing,
-                managed_memory=group.managed_memory or nothing,
+                task_off_heap_memory=group.task_off_heap_memory or zero,
+                managed_memory=group.managed_memory or zero,
             )
 
 

@@ -34,8 +34,8 @@ class StateBackend:
         """Write this backend to a job's configuration."""
         if not self._type:
             raise InvalidProgramError(
-                f"{type(self).__name__} is no state backend that is known here: "
-                "use HashMapStateBackend() or EmbeddedRocksDBStateBackend()."
+                f"{type(self).__name__} is not a supported state backend: use HashMapStateBackend() or "
+                "EmbeddedRocksDBStateBackend()."
             )
         TYPE.write(config, self._type)
 
@@ -77,8 +77,8 @@ def _local(path: str) -> str:
 class EmbeddedRocksDBStateBackend(StateBackend):
     """State in files on the workers' hosts, for state larger than memory. LMDB stores it.
 
-    What tunes RocksDB is kept and has no effect. `enable_incremental_checkpointing` has: False writes the complete
-    state with each checkpoint.
+    Options that tune RocksDB are accepted without effect. `enable_incremental_checkpointing` has an effect: False
+    writes the complete state with each checkpoint.
 
     Example:
         >>> backend = EmbeddedRocksDBStateBackend(enable_incremental_checkpointing=True)
@@ -101,7 +101,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         self._threads = 4
 
     def set_db_storage_paths(self, *paths: str) -> None:
-        """Accepted: absolute paths on the workers' hosts."""
+        """Accepted without effect; the paths must be absolute."""
         cleaned = [_local(p) for p in paths]
         self._paths = cleaned
 
@@ -132,7 +132,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         return self._options
 
     def set_number_of_transfer_threads(self, number_of_transfering_threads: int) -> None:
-        """Remembered only."""
+        """Accepted without effect."""
         if number_of_transfering_threads <= 0:
             raise InvalidProgramError(
                 f"set_number_of_transfer_threads({number_of_transfering_threads}): give at least 1."
@@ -154,8 +154,8 @@ class CustomStateBackend(StateBackend):
 
     def __init__(self, j_custom_state_backend: object = None) -> None:
         raise InvalidProgramError(
-            "CustomStateBackend wraps a Java class, and Flink's Java classes are not here: "
-            "use HashMapStateBackend() or EmbeddedRocksDBStateBackend()."
+            "CustomStateBackend wraps a Java class, which millstream cannot run: use HashMapStateBackend() or "
+            "EmbeddedRocksDBStateBackend()."
         )
 
 
@@ -263,7 +263,7 @@ class RocksDBStateBackend(EmbeddedRocksDBStateBackend):
         self._ttl_filter = False
 
     def set_number_of_transfering_threads(self, number_of_transfering_threads: int) -> None:
-        """Remembered only."""
+        """Accepted without effect."""
         self.set_number_of_transfer_threads(number_of_transfering_threads)
 
     def get_number_of_transfering_threads(self) -> int:
@@ -284,11 +284,11 @@ def write_backend(backend: StateBackend, config: Configuration) -> None:
 
 
 def configured_backend(config: Configuration, latest: StateBackend | None) -> StateBackend | None:
-    """Return the backend that a job's settings name, None when they name none.
+    """Return the backend of a job's settings; None if not configured.
 
     Args:
         config: the job's settings.
-        given: the one the program set last. It is returned unless the settings have changed since.
+        latest: the backend that the program set last; returned unless the settings have changed since.
     """
     if not TYPE.is_set(config):
         return None

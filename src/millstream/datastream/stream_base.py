@@ -135,10 +135,10 @@ class StreamBase(OperatorSettings, Generic[T_co]):
     def _without_key(self) -> DataStream[T_co]:
         raise NotImplementedError
 
-    def _beside_unkeyed(self) -> DataStream[Value]:
+    def _unkeyed_input(self) -> DataStream[Value]:
         raise NotImplementedError
 
-    def _then(
+    def _add_operator(
         self,
         name: str,
         operator: Operator,
@@ -184,9 +184,9 @@ def without_key(stream: StreamBase[T_co]) -> DataStream[T_co]:
     return stream._without_key()
 
 
-def beside_unkeyed(stream: StreamBase[Value]) -> DataStream[Value]:
+def unkeyed_input(stream: StreamBase[Value]) -> DataStream[Value]:
     """Return a stream to connect with an unkeyed one: of a keyed stream the rows of key and value."""
-    return stream._beside_unkeyed()
+    return stream._unkeyed_input()
 
 
 def check_same_program(stream: StreamBase[Value], other: StreamBase[Value], operation: str) -> None:
@@ -202,4 +202,4 @@ def add_operator(
     second: DataStream[Value] | None = None,
 ) -> DataStream[Value]:
     """Add an operator with a stream as input, and a second one if it has two inputs."""
-    return stream._then(name, operator, output_type, second)
+    return stream._add_operator(name, operator, output_type, second)

@@ -134,7 +134,7 @@ class StreamExecutionEnvironment(ExecutionSettings):
         """Create a stream of a Source, or of an object with the methods of PySpark's DataSourceStreamReader."""
         source = as_source(source, "from_source()")
         if isinstance(source, (FileSource, HybridSource)):
-            source = source.reached_with(storage_options(self._config))
+            source = source.with_storage_options(storage_options(self._config))
         stream = self._add_source(source, source_name or source.name, type_info or source.produced_type)
         if isinstance(source, (SparkStreamSource, HybridSource)) and source.is_simple:
             stream = stream.force_non_parallel()

@@ -129,7 +129,7 @@ class StreamOutputs(StreamBase[T_co]):
         return stream._end(sink.name, SinkOperator(sink.typed(declared_type(stream))))
 
     def to_spark(self, function: EpochFunction) -> DataStreamSink:
-        """Hand the rows of every epoch as a Spark DataFrame to `function(frame, epoch)`, on the driver.
+        """Pass the rows of every epoch as a Spark DataFrame to `function(frame, epoch)`, on the driver.
 
         With checkpoints, an epoch is passed on when its checkpoint is complete. After a failure the same epoch may be
         passed again, with the same number and rows: a function that is idempotent per number gives exactly-once

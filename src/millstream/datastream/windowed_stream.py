@@ -1,4 +1,4 @@
-"""WindowedStream and AllWindowedStream: a stream in windows, on its way to a window function."""
+"""WindowedStream and AllWindowedStream: a windowed stream, to which a window function is applied."""
 
 from __future__ import annotations
 
@@ -132,11 +132,11 @@ class _Windowed(Generic[T_co, W_co]):
     def process(
         self, process_window_function: UserCode, output_type: TypeInformation | None = None
     ) -> DataStream[Value]:
-        """Hand all records of a window that fires to a function, with a context."""
+        """Pass all records of a window that fires to a function, with a context."""
         return self._all(self._function(process_window_function, False, "process"), output_type)
 
     def apply(self, window_function: UserCode, output_type: TypeInformation | None = None) -> DataStream[Value]:
-        """Hand all records of a window that fires to a function, with the window."""
+        """Pass all records of a window that fires to a function, with the window."""
         return self._all(self._function(window_function, False, "apply"), output_type)
 
     def sum(self, position_to_sum: int | str = 0) -> DataStream[T_co]:

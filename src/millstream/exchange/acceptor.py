@@ -24,7 +24,7 @@ class Acceptor:
         address: Address,
         poller: Poller,
         credentials: Credentials,
-        welcome: Callable[[Connection], None],
+        on_accepted: Callable[[Connection], None],
         expected: int = 0,
     ) -> None:
         """Listen; connections are accepted once `open` is called.
@@ -33,13 +33,13 @@ class Acceptor:
             address: the address to listen on.
             poller: sends and receives.
             credentials: authenticate a peer.
-            welcome: gets every connection before any data has arrived, and adds it to the poller.
+            on_accepted: gets every connection before any data has arrived, and adds it to the poller.
             expected: the number of peers that will connect, perhaps all at once.
         """
         self._max_unauthenticated = MAX_UNAUTHENTICATED + expected
         self._poller = poller
         self._credentials = credentials
-        self._welcome = welcome
+        self._on_accepted = on_accepted
         self._listener: socket.socket = listen(address)
         self.address: Address = address_of(self._listener)
         # Connection times, oldest first.
@@ -50,10 +50,10 @@ class Acceptor:
 
     def close(self) -> None:
         """Stop listening, and close unauthenticated connections."""
-        self._poller.forget(self._listener.fileno())
+        self._poller.unregister(self._listener.fileno())
         self._listener.close()
         for connection in self._unauthenticated:
-            self._hang_up(connection)
+            self._close(connection)
         self._unauthenticated.clear()
 
     def _admit(self) -> None:
@@ -61,14 +61,14 @@ class Acceptor:
         if accepted is None:
             return
         try:
-            connection = Connection(accepted, self._credentials, Side.CALLED)
+            connection = Connection(accepted, self._credentials, Side.SERVER)
         except OSError:
             # The peer has disconnected already.
             accepted.close()
             return
         self._evict()
         self._unauthenticated[connection] = time.monotonic()
-        self._welcome(connection)
+        self._on_accepted(connection)
 
     def _evict(self) -> None:
         """Close expired connections, and the oldest ones if there are too many."""
@@ -82,9 +82,9 @@ class Acceptor:
         for number, (connection, since) in enumerate(list(pending.items())):
             if since < expired or number < surplus:
                 del pending[connection]
-                self._hang_up(connection, "it did not authenticate in time")
+                self._close(connection, "the peer did not authenticate in time")
         self._unauthenticated = pending
 
-    def _hang_up(self, connection: Connection, reason: str = "") -> None:
+    def _close(self, connection: Connection, reason: str = "") -> None:
         if not connection.is_authenticated and not connection.closed:
             self._poller.drop(connection, reason)

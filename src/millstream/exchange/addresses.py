@@ -46,7 +46,7 @@ def address_of(listener: socket.socket) -> Address:
     return name if isinstance(name, str) else (name[0], name[1])
 
 
-def beside(driver: Address, slot: int) -> Address:
+def slot_address(driver: Address, slot: int) -> Address:
     """Return the address for a slot: in the driver's directory, or on the interface that leads to the driver."""
     if isinstance(driver, str):
         return f"{driver}-{slot}"

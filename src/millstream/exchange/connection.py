@@ -24,7 +24,7 @@ class Connection:
     Attributes:
         queued: bytes waiting to be sent.
         sent, received: bytes of frames.
-        closed: whether the connection is closed; `reason` says why, if known.
+        closed: whether the connection is closed; `reason` explains it, if known.
         keepalive_seconds: the keepalive timeout in seconds; None for a process on this machine.
     """
 
@@ -54,7 +54,7 @@ class Connection:
     @classmethod
     def to(cls, address: Address, credentials: Credentials) -> Connection:
         """Connect to an address."""
-        return cls(connect(address), credentials, Side.CALLER)
+        return cls(connect(address), credentials, Side.CLIENT)
 
     @property
     def is_authenticated(self) -> bool:

@@ -31,8 +31,8 @@ _GREETING = len(_MAGIC) + _CHALLENGE
 class Side(Enum):
     """The side of a connection."""
 
-    CALLER = b"caller"
-    CALLED = b"called"
+    CLIENT = b"client"
+    SERVER = b"server"
 
 
 class AuthenticationError(ConnectionError):
@@ -45,16 +45,16 @@ class Handshake:
     Attributes:
         greeting: bytes to send at once.
         is_done: whether the peer is authenticated.
-        rest: bytes received behind the handshake.
+        rest: bytes received after the handshake.
     """
 
     def __init__(self, secret: bytes, side: Side) -> None:
         self._secret = secret
         self._side = side
-        self._own = os.urandom(_CHALLENGE)
-        self._theirs: bytes | None = None
+        self._own_challenge = os.urandom(_CHALLENGE)
+        self._peer_challenge: bytes | None = None
         self._received = b""
-        self.greeting = _MAGIC + self._own
+        self.greeting = _MAGIC + self._own_challenge
         self.is_done = False
         self.rest = b""
 
@@ -62,26 +62,26 @@ class Handshake:
         """Consume received bytes and return the answer. Raises AuthenticationError."""
         self._received += data
         reply = b""
-        if self._theirs is None:
+        if self._peer_challenge is None:
             if not _MAGIC.startswith(self._received[: len(_MAGIC)]):
                 raise AuthenticationError(
-                    "the other side speaks TLS, this one does not (security.ssl.internal.enabled is not true here)"
+                    "the peer uses TLS, this side does not (security.ssl.internal.enabled is not true here)"
                     if self._received[:1] in _TLS
-                    else "the other side does not speak this protocol"
+                    else "the peer does not use this protocol"
                 )
             if len(self._received) < _GREETING:
                 return b""
-            self._theirs = self._take(_GREETING)[len(_MAGIC) :]
-            if self._side is Side.CALLER:
-                reply = self._proof_of(Side.CALLER)
+            self._peer_challenge = self._take(_GREETING)[len(_MAGIC) :]
+            if self._side is Side.CLIENT:
+                reply = self._proof_of(Side.CLIENT)
         if len(self._received) >= _PROOF:
-            other = Side.CALLED if self._side is Side.CALLER else Side.CALLER
+            other = Side.SERVER if self._side is Side.CLIENT else Side.CLIENT
             if not hmac.compare_digest(self._take(_PROOF), self._proof_of(other)):
-                raise AuthenticationError("the other side does not know the job's secret")
+                raise AuthenticationError("the peer does not know the job's secret")
             self.is_done = True
             self.rest, self._received = self._received, b""
-            if self._side is Side.CALLED:
-                reply = self._proof_of(Side.CALLED)
+            if self._side is Side.SERVER:
+                reply = self._proof_of(Side.SERVER)
         return reply
 
     def _take(self, count: int) -> bytes:
@@ -89,8 +89,10 @@ class Handshake:
         return data
 
     def _proof_of(self, side: Side) -> bytes:
-        assert self._theirs is not None
-        first, second = (self._own, self._theirs) if self._side is Side.CALLER else (self._theirs, self._own)
+        assert self._peer_challenge is not None
+        first, second = self._own_challenge, self._peer_challenge
+        if self._side is Side.SERVER:
+            first, second = second, first
         return hmac.digest(self._secret, side.value + first + second, "sha256")
 
 
@@ -116,19 +118,19 @@ class Identity:
     trusted: str = ""
     pem: str = field(default="", repr=False)
 
-    def context(self, is_called: bool) -> ssl.SSLContext:
+    def context(self, is_server: bool) -> ssl.SSLContext:
         """Return the TLS context of a connection. Raises CertificateError."""
-        return _context(self, is_called)
+        return _context(self, is_server)
 
 
 @lru_cache(maxsize=32)
-def _context(identity: Identity, is_called: bool) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if is_called else ssl.PROTOCOL_TLS_CLIENT)
+def _context(identity: Identity, is_server: bool) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if is_server else ssl.PROTOCOL_TLS_CLIENT)
     # TLS 1.3 has neither renegotiation nor weak ciphers.
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
-    if is_called:
+    if is_server:
         context.num_tickets = 0
     if identity.pem:
         _load_text(context, identity.pem)
@@ -211,4 +213,4 @@ class Credentials:
         """Return the stream for a socket: TLS between hosts if configured; a Unix socket never leaves its host."""
         if self.identity is None or connection.family == socket.AF_UNIX:
             return PlainStream(connection)
-        return TlsStream(connection, self.identity.context(side is Side.CALLED), side is Side.CALLED)
+        return TlsStream(connection, self.identity.context(side is Side.SERVER), side is Side.SERVER)

@@ -38,14 +38,14 @@ class ExchangeFailed(Exception):
         self.cause = cause
 
 
-class Hello(TypedDict):
+class Registration(TypedDict):
     """The payload of a slot's registration."""
 
     slot: int
     address: str | list[str | int]
 
 
-class _Caller:
+class _Peer:
     """The peer of a connection, once it is known."""
 
     def __init__(self) -> None:
@@ -79,10 +79,10 @@ class Exchange:
         self._directory = socket_directory("millstream-x-") if host is None else None
         self._poller = Poller()
         address = os.path.join(self._directory, "d") if self._directory else (str(host), 0)
-        self._acceptor = Acceptor(address, self._poller, credentials, self._welcome, expected=2 * slots)
+        self._acceptor = Acceptor(address, self._poller, credentials, self._on_accepted, expected=2 * slots)
         self._slots: dict[int, Connection] = {}
         # Connections that are no slots: host processes, and peers that have not registered.
-        self._others: dict[Connection, _Caller] = {}
+        self._others: dict[Connection, _Peer] = {}
         self._outcome: p.FinishEpoch | p.FailEpoch | None = None
         self._ended_at = time.monotonic()
         self._pause = 0.0
@@ -105,7 +105,7 @@ class Exchange:
     @property
     def has_hosts(self) -> bool:
         """Whether a host process has connected."""
-        return any(caller.is_host for caller in self._others.values())
+        return any(peer.is_host for peer in self._others.values())
 
     @property
     def has_all_slots(self) -> bool:
@@ -123,7 +123,7 @@ class Exchange:
             self._waker.send(b"w")
         except OSError as e:
             # Full: it is awake anyway. Closed: the exchange has ended.
-            log.debug("the exchange was not woken: %s", e)
+            log.debug("waking the exchange failed: %s", e)
 
     def run(self, epoch: int, payload: bytes, slot_parts: Sequence[bytes] = ()) -> list[bytes]:
         """Run an epoch; return the reports. Raises ExchangeFailed.
@@ -144,7 +144,7 @@ class Exchange:
             if left is not None and left <= 0:
                 self._handle(p.StartTimedOut(self._refusal))
             else:
-                self._turn(left)
+                self._poll_once(left)
         if isinstance(self._outcome, p.FailEpoch):
             raise ExchangeFailed(self._outcome.cause)
         return self._outcome.reports
@@ -162,13 +162,13 @@ class Exchange:
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            self._turn(left)
+            self._poll_once(left)
         return True
 
     def close(self) -> None:
         """Close all connections and stop listening."""
         self._disconnect_watcher.close()
-        self._hang_up(p.CloseConnections())
+        self._close_connections(p.CloseConnections())
         self._poller.close()
         self._wake.close()
         self._waker.close()
@@ -177,9 +177,9 @@ class Exchange:
 
     # --- events
 
-    def _turn(self, seconds: float | None) -> None:
+    def _poll_once(self, seconds: float | None) -> None:
         try:
-            self._poller.turn(seconds)
+            self._poller.poll(seconds)
         except ProtocolError as e:
             self._handle(p.ProtocolViolated(str(e)))
 
@@ -195,27 +195,29 @@ class Exchange:
                 return
             self._handle(event)
 
-    def _welcome(self, connection: Connection) -> None:
-        caller = _Caller()
-        self._others[connection] = caller
-        self._poller.add(connection, partial(self._take, connection, caller), partial(self._lose, connection, caller))
+    def _on_accepted(self, connection: Connection) -> None:
+        peer = _Peer()
+        self._others[connection] = peer
+        self._poller.add(
+            connection, partial(self._take, connection, peer), partial(self._on_disconnected, connection, peer)
+        )
 
-    def _take(self, connection: Connection, caller: _Caller, frame: Frame) -> None:
-        slot = caller.slot
-        if frame.kind is Kind.HOLD and slot is None:
-            caller.is_host = True
+    def _take(self, connection: Connection, peer: _Peer, frame: Frame) -> None:
+        slot = peer.slot
+        if frame.kind is Kind.REGISTER_HOST and slot is None:
+            peer.is_host = True
             self._disconnect_watcher.add(connection.socket.fileno())
             self._stop_accepting_after_last()
-        elif frame.kind is Kind.FROZEN and caller.is_host:
+        elif frame.kind is Kind.FROZEN and peer.is_host:
             self._handle(p.SlotFrozen(frame.payload.decode()))
-        elif frame.kind is Kind.HELLO and slot is None:
-            self._take_hello(connection, caller, frame)
+        elif frame.kind is Kind.REGISTER and slot is None:
+            self._register_slot(connection, peer, frame)
         elif frame.kind is Kind.FAILED:
             # Perhaps before its registration: it opens its work first.
             self._handle(p.SlotFailed(slot, frame.payload.decode()))
         elif slot is None:
             raise ProtocolError(f"an unregistered peer sent {frame.kind.name}")
-        elif frame.kind is Kind.MET:
+        elif frame.kind is Kind.CONNECTED:
             self._handle(p.SlotConnected(slot))
         elif frame.kind is Kind.REPORT:
             self._handle(p.SlotReported(slot, frame.epoch, frame.payload))
@@ -227,35 +229,35 @@ class Exchange:
         else:
             raise ProtocolError(f"slot {slot} sent {frame.kind.name} to the driver")
 
-    def _take_hello(self, connection: Connection, caller: _Caller, frame: Frame) -> None:
-        hello: Hello = json.loads(frame.payload)
-        caller.slot = int(hello["slot"])
+    def _register_slot(self, connection: Connection, peer: _Peer, frame: Frame) -> None:
+        registration: Registration = json.loads(frame.payload)
+        peer.slot = int(registration["slot"])
         del self._others[connection]
-        self._slots[caller.slot] = connection
+        self._slots[peer.slot] = connection
         self._disconnect_watcher.add(connection.socket.fileno())
         self._stop_accepting_after_last()
-        self._handle(p.SlotRegistered(caller.slot, address_in(hello["address"])))
+        self._handle(p.SlotRegistered(peer.slot, address_in(registration["address"])))
 
     def _stop_accepting_after_last(self) -> None:
-        hosts = sum(caller.is_host for caller in self._others.values())
+        hosts = sum(peer.is_host for peer in self._others.values())
         if self.has_all_slots and hosts == self._expected_hosts:
             self._acceptor.close()
 
-    def _lose(self, connection: Connection, caller: _Caller) -> None:
+    def _on_disconnected(self, connection: Connection, peer: _Peer) -> None:
         self._others.pop(connection, None)
-        if caller.is_host or caller.slot is not None:
+        if peer.is_host or peer.slot is not None:
             self._receive_from_hosts()
-            peer = "a process that holds slots" if caller.slot is None else f"slot {caller.slot}"
-            self._handle(p.ConnectionLost(f"{peer} disconnected {connection.reason}".rstrip()))
+            lost = "a process that holds slots" if peer.slot is None else f"slot {peer.slot}"
+            self._handle(p.ConnectionLost(f"{lost} disconnected {connection.reason}".rstrip()))
         elif connection.reason:
             self._refusal = f"a connection was refused: {connection.reason}"
             log.warning("%s", self._refusal)
 
     def _receive_from_hosts(self) -> None:
         """Handle frames that hosts have sent before a slot was lost: they may explain it."""
-        for connection, caller in list(self._others.items()):
-            for frame in connection.receive() if caller.is_host and not connection.closed else ():
-                self._take(connection, caller, frame)
+        for connection, peer in list(self._others.items()):
+            for frame in connection.receive() if peer.is_host and not connection.closed else ():
+                self._take(connection, peer, frame)
 
     # --- instructions
 
@@ -280,11 +282,11 @@ class Exchange:
         for connection in self._slots.values():
             connection.push(frame)
 
-    def _hang_up(self, _: p.CloseConnections) -> None:
+    def _close_connections(self, _: p.CloseConnections) -> None:
         """End all slots through their lifelines, and stop listening."""
         self._acceptor.close()
         for connection in self._others:
-            self._poller.forget(connection.socket.fileno())
+            self._poller.unregister(connection.socket.fileno())
             connection.close()
 
     def _end_epoch(self, outcome: p.FinishEpoch | p.FailEpoch) -> None:
@@ -296,7 +298,7 @@ class Exchange:
         p.SendRoster: _send_roster,
         p.SendEpoch: _send_epoch,
         p.SendStop: _send_stop,
-        p.CloseConnections: _hang_up,
+        p.CloseConnections: _close_connections,
         p.FinishEpoch: _end_epoch,
         p.FailEpoch: _end_epoch,
     }

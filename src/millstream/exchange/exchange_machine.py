@@ -2,7 +2,7 @@
 
     STARTING   the Spark job is submitted; slots connect
        | all have registered: the roster is sent
-    MEETING    slots connect to each other
+    CONNECTING slots connect to each other
        | all are connected
     RUNNING    epochs are sent and reported, one at a time
        | a release request, or a failure
@@ -26,7 +26,7 @@ class Phase(Enum):
     """Phase of an execution."""
 
     STARTING = auto()
-    MEETING = auto()
+    CONNECTING = auto()
     RUNNING = auto()
     ENDING = auto()
 
@@ -237,11 +237,11 @@ class ExchangeMachine:
         self._roster[event.slot] = event.address
         if len(self._roster) < self._slots:
             return []
-        self.phase = Phase.MEETING
+        self.phase = Phase.CONNECTING
         return [SendRoster(dict(self._roster))]
 
     def _slot_connected(self, event: SlotConnected) -> Instructions:
-        if self.phase is not Phase.MEETING or event.slot in self._connected:
+        if self.phase is not Phase.CONNECTING or event.slot in self._connected:
             return self._violation(f"slot {event.slot} connected to the others in phase {self.phase.name}")
         self._connected.add(event.slot)
         if len(self._connected) < self._slots:
@@ -253,7 +253,7 @@ class ExchangeMachine:
         if self.phase is Phase.RUNNING:
             return []
         missing = sorted(
-            set(range(self._slots)) - (self._connected if self.phase is Phase.MEETING else set(self._roster))
+            set(range(self._slots)) - (self._connected if self.phase is Phase.CONNECTING else set(self._roster))
         )
         text = f"{len(missing)} of {self._slots} slots are missing, the first is {missing[0]}"
         return self._fail(FailureKind.START_TIMEOUT, f"{text}; {event.hint}" if event.hint else text)
@@ -308,7 +308,7 @@ class ExchangeMachine:
     def _release(self, _: ReleaseRequested) -> Instructions:
         idle = self.phase is Phase.RUNNING and self._requested is None
         self.phase, self.cause = Phase.ENDING, Cause(FailureKind.RELEASED)
-        # Only an idle slot can be asked to stop; others must be ended.
+        # Only an idle slot can receive STOP; others must be disconnected.
         return [SendStop() if idle else CloseConnections()]
 
     def _violation(self, text: str) -> Instructions:

@@ -29,22 +29,22 @@ class Kind(IntEnum):
 
     # From a slot to the driver: it has registered; it is connected to all other slots; its report of an epoch; its
     # failure; it has lost the connection to another slot; it could not connect to one.
-    HELLO = 1
-    MET = 2
+    REGISTER = 1
+    CONNECTED = 2
     REPORT = 3
     FAILED = 4
     LOST = 5
     UNREACHABLE = 13
     # From the host process of slots to the driver: this connection lives as long as its slots; a slot is frozen, and is
     # killed.
-    HOLD = 6
+    REGISTER_HOST = 6
     FROZEN = 14
     # From the driver to a slot: the addresses of all slots; an epoch; stop.
     ROSTER = 7
     EPOCH = 8
     STOP = 9
     # From slot to slot: introduction; a message for a level of an epoch; no more messages for it (the barrier).
-    MEET = 10
+    INTRODUCE = 10
     DATA = 11
     END = 12
 

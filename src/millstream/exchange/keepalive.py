@@ -1,7 +1,7 @@
 """Detects dead peers: TCP keepalive for machines that do not answer, and a watcher for broken connections.
 
 The kernel of a machine answers even if its processes are frozen or busy. Without keepalive, two slots whose machines
-cannot reach each other, while both reach the driver, would wait until TCP gives up after a quarter of an hour. TCP's
+cannot reach each other, while both reach the driver, would wait for the TCP timeout of a quarter of an hour. TCP's
 own limit (TCP_USER_TIMEOUT) also ends connections whose peer only does not read.
 """
 

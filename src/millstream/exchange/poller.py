@@ -29,7 +29,7 @@ class Poller:
     """Waits for events on connections and file descriptors."""
 
     def __init__(self) -> None:
-        # The cost of a turn must not grow with the number of idle connections.
+        # The cost of a poll must not grow with the number of idle connections.
         self._poll = select.epoll()
         self._connections: dict[int, _Watched] = {}
         # Connections that may have data to send.
@@ -64,7 +64,7 @@ class Poller:
         """Whether any connection has data that may be sent."""
         return any(watched.connection.has_to_send for watched in self._active.values())
 
-    def forget(self, fd: int) -> None:
+    def unregister(self, fd: int) -> None:
         """Stop serving a descriptor, if it was served."""
         self._active.pop(fd, None)
         was_known = self._connections.pop(fd, None) is not None
@@ -87,12 +87,12 @@ class Poller:
         self._active.clear()
         self._poll.close()
 
-    def turn(self, seconds: float | None = None) -> bool:
+    def poll(self, seconds: float | None = None) -> bool:
         """Send what can be sent, else wait for an event; return whether one was handled.
 
         It may return early, even without a timeout.
         """
-        if self._offer():
+        if self._send():
             # The peer may have waited for just that.
             seconds = 0.0
         if self._next_check_at < math.inf:
@@ -114,7 +114,7 @@ class Poller:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return False
-            self.turn(left)
+            self.poll(left)
         return True
 
     def _check_keepalives(self, seconds: float) -> float:
@@ -130,7 +130,7 @@ class Poller:
                     )
         return min(seconds, self._next_check_at - now)
 
-    def _offer(self) -> bool:
+    def _send(self) -> bool:
         """Send what can be sent; return whether anything was sent."""
         has_sent = False
         for fd, watched in list(self._active.items()):
@@ -155,6 +155,6 @@ class Poller:
             self._end(watched)
 
     def _end(self, watched: _Watched) -> None:
-        self.forget(watched.connection.socket.fileno())
+        self.unregister(watched.connection.socket.fileno())
         watched.connection.close()
         watched.lost()

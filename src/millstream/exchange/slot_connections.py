@@ -161,7 +161,7 @@ class SlotConnection:
 
 
 @dataclass
-class _Caller:
+class _Peer:
     """The peer of an accepted connection, once it is known."""
 
     slot: int | None = None
@@ -194,7 +194,7 @@ class SlotConnections:
         self._poller = poller
         self._credentials = credentials
         self._check_driver = check
-        self._acceptor = Acceptor(address, poller, credentials, self._welcome, expected=slot)
+        self._acceptor = Acceptor(address, poller, credentials, self._on_accepted, expected=slot)
         self._connections: dict[int, SlotConnection] = {}
         # Total seconds of backpressure.
         self.back_pressured = 0.0
@@ -205,22 +205,22 @@ class SlotConnections:
         """The address of this slot."""
         return self._acceptor.address
 
-    # --- meeting
+    # --- connecting
 
-    def meet(self, roster: dict[int, Address]) -> None:
+    def connect_peers(self, roster: dict[int, Address]) -> None:
         """Connect to all slots with higher numbers; those with lower numbers connect to this one."""
         self._acceptor.open()
         for other in sorted(roster):
             if other > self._slot:
-                connection = self._call(other, roster[other])
-                connection.push(Frame(Kind.MEET, level=self._slot))
+                connection = self._connect(other, roster[other])
+                connection.push(Frame(Kind.INTRODUCE, level=self._slot))
                 self._connections[other] = SlotConnection(connection)
                 self._poller.add(connection, partial(self._receive_buffer.take, other), partial(self._lost.add, other))
         while not self._all_connected(len(roster) - 1):
             self._wait()
         self._acceptor.close()
 
-    def _call(self, other: int, address: Address) -> Connection:
+    def _connect(self, other: int, address: Address) -> Connection:
         try:
             return Connection.to(address, self._credentials)
         except FileNotFoundError:
@@ -236,24 +236,26 @@ class SlotConnections:
             c.connection.is_authenticated for c in self._connections.values()
         )
 
-    def _welcome(self, connection: Connection) -> None:
-        caller = _Caller()
+    def _on_accepted(self, connection: Connection) -> None:
+        peer = _Peer()
         # Unauthenticated peers are disconnected without further effect.
-        self._poller.add(connection, partial(self._receive_frame, connection, caller), partial(self._lose, caller))
+        self._poller.add(
+            connection, partial(self._receive_frame, connection, peer), partial(self._on_disconnected, peer)
+        )
 
-    def _receive_frame(self, connection: Connection, caller: _Caller, frame: Frame) -> None:
-        if caller.slot is not None:
-            self._receive_buffer.take(caller.slot, frame)
+    def _receive_frame(self, connection: Connection, peer: _Peer, frame: Frame) -> None:
+        if peer.slot is not None:
+            self._receive_buffer.take(peer.slot, frame)
             return
         other = frame.level
-        if frame.kind is not Kind.MEET or other in self._connections or other >= self._slot:
-            raise ProtocolError(f"slot {other} introduced itself with {frame.kind.name} to slot {self._slot}")
-        caller.slot = other
+        if frame.kind is not Kind.INTRODUCE or other in self._connections or other >= self._slot:
+            raise ProtocolError(f"slot {other} sent {frame.kind.name} to slot {self._slot}, which did not expect it")
+        peer.slot = other
         self._connections[other] = SlotConnection(connection)
 
-    def _lose(self, caller: _Caller) -> None:
-        if caller.slot is not None:
-            self._lost.add(caller.slot)
+    def _on_disconnected(self, peer: _Peer) -> None:
+        if peer.slot is not None:
+            self._lost.add(peer.slot)
 
     # --- sending
 
@@ -298,7 +300,7 @@ class SlotConnections:
     def _wait(self, seconds: float | None = None) -> None:
         # Check before as well: a peer lost between two epochs sends nothing more.
         self._check()
-        self._poller.turn(seconds)
+        self._poller.poll(seconds)
         self._check()
 
     def _check(self) -> None:

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from millstream.exchange.addresses import Address, address_in, beside
+from millstream.exchange.addresses import Address, address_in, slot_address
 from millstream.exchange.connection import Connection
 from millstream.exchange.credentials import Credentials
 from millstream.exchange.frames import PAUSE, SLOT_PART, Frame, Kind, ProtocolError, end_of
@@ -65,7 +65,7 @@ class _EpochClock:
     """Measures the busy and backpressured time of a slot in one epoch.
 
     A level other than the last is backpressured while a connection has no credit, and from its end to the end of the
-    epoch: it could do more if the levels behind it had processed their input.
+    epoch: it could do more if the levels after it had processed their input.
     """
 
     def __init__(self, ended_at: float, paused: float) -> None:
@@ -111,7 +111,7 @@ class SlotLoop:
         self._poller = Poller()
         # Connect first: if the driver has ended, there is nothing to close yet.
         self._driver = Connection.to(driver, credentials)
-        receive_buffer, address = ReceiveBuffer(number, widths), beside(driver, number)
+        receive_buffer, address = ReceiveBuffer(number, widths), slot_address(driver, number)
         self._peers = SlotConnections(number, receive_buffer, self._poller, credentials, address, self._check_driver)
         self._reported_at = -math.inf
         # When the first epoch began here, and when the last one ended.
@@ -145,8 +145,8 @@ class SlotLoop:
     def _serve(self) -> None:
         try:
             self._work.open(self.take_traffic)
-            hello = {"slot": self._number, "address": self._peers.address}
-            self._driver.push(Frame(Kind.HELLO, payload=json.dumps(hello).encode()))
+            registration = {"slot": self._number, "address": self._peers.address}
+            self._driver.push(Frame(Kind.REGISTER, payload=json.dumps(registration).encode()))
             while (command := self._next_command()).kind is not Kind.STOP:
                 self._execute(command)
         except PeerLostError as e:
@@ -162,14 +162,14 @@ class SlotLoop:
     def _next_command(self) -> Frame:
         while not self._commands:
             self._check_driver()
-            self._poller.turn()
+            self._poller.poll()
         return self._commands.popleft()
 
     def _execute(self, command: Frame) -> None:
         if command.kind is Kind.ROSTER:
             addresses: dict[str, str | list[str | int]] = json.loads(command.payload)
-            self._peers.meet({int(slot): address_in(a) for slot, a in addresses.items()})
-            self._driver.push(Frame(Kind.MET))
+            self._peers.connect_peers({int(slot): address_in(a) for slot, a in addresses.items()})
+            self._driver.push(Frame(Kind.CONNECTED))
         elif command.kind is Kind.EPOCH:
             paused, tasks = _epoch(memoryview(command.payload))
             self._run(tasks, paused)
@@ -196,7 +196,7 @@ class SlotLoop:
                 self._send_level(task.epoch, level + 1, outgoing)
             clock.end(self._peers.back_pressured)
         # Send before work that can wait.
-        self._poller.turn(0)
+        self._poller.poll(0)
         self._ended_at = clock.count(self._times)
 
     def _send_level(self, epoch: int, level: int, outgoing: Iterator[tuple[int, bytes]]) -> None:

@@ -72,9 +72,9 @@ class PlainStream:
 class TlsStream:
     """A TLS stream. Each direction may have to wait for the other: for the handshake, or a new key."""
 
-    def __init__(self, connection: socket.socket, context: ssl.SSLContext, is_called: bool) -> None:
+    def __init__(self, connection: socket.socket, context: ssl.SSLContext, is_server: bool) -> None:
         connection.setblocking(False)
-        self._tls = context.wrap_socket(connection, server_side=is_called, do_handshake_on_connect=False)
+        self._tls = context.wrap_socket(connection, server_side=is_server, do_handshake_on_connect=False)
         self.socket: socket.socket = self._tls
         self.can_send = True
         self.must_send = False
@@ -85,7 +85,7 @@ class TlsStream:
         return self._is_ready and self._tls.pending() > 0
 
     def send(self, parts: Sequence[memoryview]) -> int:
-        self._get_ready()
+        self._continue_handshake()
         data = _some_of(parts)
         try:
             sent = self._tls.send(data)
@@ -101,7 +101,7 @@ class TlsStream:
         return sent
 
     def receive(self, size: int) -> bytes:
-        self._get_ready()
+        self._continue_handshake()
         parts: list[bytes] = []
         while size > 0:
             part = self._attempt(partial(self._tls.recv, _RECORD))
@@ -115,7 +115,7 @@ class TlsStream:
         return b"".join(parts)
 
     def receive_into(self, buffer: memoryview) -> int:
-        self._get_ready()
+        self._continue_handshake()
         total = 0
         while total < min(len(buffer), _MAX_RECEIVED):
             count = self._attempt(partial(self._tls.recv_into, buffer[total:]))
@@ -138,7 +138,7 @@ class TlsStream:
         self.must_send = False
         return result
 
-    def _get_ready(self) -> None:
+    def _continue_handshake(self) -> None:
         """Continue the TLS handshake; nothing is sent or received before it is done."""
         if self._is_ready:
             return
@@ -159,7 +159,7 @@ class TlsStream:
 def _some_of(parts: Sequence[memoryview]) -> memoryview | bytes:
     """Return what to send next: some records of a large part, or several small parts together.
 
-    Data that could not be sent is passed again, perhaps with more behind it, as TLS requires.
+    Data that could not be sent is passed again, perhaps with more data after it, as TLS requires.
     """
     if len(parts) == 1 or len(parts[0]) >= _RECORD:
         return parts[0][:_MAX_SENT]
@@ -179,11 +179,11 @@ def _explain(error: ssl.SSLError) -> str:
     """Return why TLS failed, as a sentence."""
     reason = error.reason or ""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the other side's certificate is not trusted here ({error.verify_message})"
+        return f"the peer's certificate is not trusted ({error.verify_message})"
     if "PEER_DID_NOT_RETURN_A_CERTIFICATE" in reason:
-        return "the other side showed no certificate"
+        return "the peer sent no certificate"
     if "ALERT" in reason and ("CERT" in reason or "UNKNOWN_CA" in reason):
-        return f"the other side does not trust this side's certificate ({reason})"
+        return f"the peer does not trust this side's certificate ({reason})"
     if reason in _PLAIN:
-        return "the other side does not speak TLS (security.ssl.internal.enabled is true on this side only)"
+        return "the peer does not use TLS (security.ssl.internal.enabled is true on this side only)"
     return f"TLS failed: {error}"

@@ -162,7 +162,7 @@ class MessageFormat(TableFormat):
 
     @abstractmethod
     def read_all(self, messages: Sequence[bytes | None], fields: Sequence[Field]) -> Decoded:
-        """Return the rows of messages; raise Malformed for a bad one unless the options say to skip it.
+        """Return the rows of messages; raise Malformed for a bad one unless the options skip it.
 
         None is a Kafka message without a value.
         """

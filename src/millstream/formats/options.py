@@ -38,11 +38,11 @@ class Options:
         except (ValueError, KeyError, ArithmeticError, MillstreamError):
             raise ValidationException(f"Invalid value for option '{key}': {text!r} is not {expected}.") from None
 
-    def whole(self, key: str, otherwise: int) -> int:
+    def integer(self, key: str, otherwise: int) -> int:
         """Return an option that is a whole number."""
         return self._read(key, otherwise, int, "a whole number")
 
-    def whole_or_none(self, key: str) -> int | None:
+    def integer_or_none(self, key: str) -> int | None:
         """Return an option that is a whole number, or None if it is not set."""
         return self._read(key, None, int, "a whole number")
 

@@ -173,7 +173,7 @@ class OrcFormat(FileTableFormat):
         self._writing = {
             "compression": options.one_of("compress", "ZLIB", _ORC_CODECS),
             "compression_block_size": options.bytes("compress.size", 64 << 10),
-            "row_index_stride": options.whole("row.index.stride", 10_000),
+            "row_index_stride": options.integer("row.index.stride", 10_000),
             "stripe_size": options.bytes("stripe.size", 64 << 20),
         }
 

@@ -39,7 +39,7 @@ class RawFormat(MessageFormat):
             raise ValidationException(f"Unsupported endianness name: {order}. Supported: big-endian, little-endian.")
         self._order = ">" if order == "big-endian" else "<"
 
-    def _only(self, fields: Sequence[Field]) -> Field:
+    def _single_field(self, fields: Sequence[Field]) -> Field:
         if len(fields) != 1:
             names = ", ".join(f.name for f in fields)
             raise ValidationException(
@@ -53,7 +53,7 @@ class RawFormat(MessageFormat):
         return self.read_all([m.rstrip(b"\r") for m in messages], fields).batch
 
     def read_all(self, messages: Sequence[bytes | None], fields: Sequence[Field]) -> Decoded:
-        field = self._only(fields)
+        field = self._single_field(fields)
         values = [None if m is None else self._read(m, i, field.type) for i, m in enumerate(messages)]
         return Decoded(Batch([to_column(values, field.type, self.zone)], None, len(values)))
 
@@ -74,7 +74,7 @@ class RawFormat(MessageFormat):
         return code
 
     def encoded(self, batch: Batch, fields: Sequence[Field]) -> list[bytes]:
-        kind = self._only(fields).type
+        kind = self._single_field(fields).type
         values = to_python(batch.columns[0], kind, self.zone)
         if isinstance(kind, (t.CharType, t.VarCharType)):
             return [b"" if v is None else v.encode(self._charset) for v in values]

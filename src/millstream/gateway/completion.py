@@ -115,6 +115,6 @@ def _columns(text: str, word: str, words: Vocabulary) -> tuple[list[str], str]:
 
 
 def _matching(names: Iterable[str], begun: str) -> list[str]:
-    """Return the names that begin so, whatever the case; each once, in order."""
+    """Return the names with a prefix, ignoring case; each once, in order."""
     lower = begun.lower()
     return sorted({n for n in names if n.lower().startswith(lower)}, key=lambda n: (n.lower(), n))

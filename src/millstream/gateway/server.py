@@ -69,7 +69,7 @@ class Gateway:
 
     def _register(self, job: JobMaster) -> Callable[[], None]:
         self.registry.add(job, self._initial_settings)
-        return _nothing
+        return _no_op
 
     def start(self) -> None:
         """Start serving, on its own threads."""
@@ -97,7 +97,7 @@ class Gateway:
         self._server.stop()
 
 
-def _nothing() -> None:
+def _no_op() -> None:
     """Do nothing at the end of a job."""
 
 

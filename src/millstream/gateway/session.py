@@ -74,7 +74,7 @@ class JobStatements:
     def _entry(self, job_id: str) -> Entry:
         entry = self._registry.find(job_id)
         if entry is None:
-            raise ValidationException(f"The job '{job_id}' is not found: see SHOW JOBS.")
+            raise ValidationException(f"The job '{job_id}' does not exist: see SHOW JOBS.")
         return entry
 
 
@@ -170,7 +170,7 @@ class Session:
             text: the statement.
             only_now: settings for this statement only.
         """
-        with self._lock, self._with(only_now or {}):
+        with self._lock, self._with_settings(only_now or {}):
             statement = read_statement(text)
             return self._outcome(statement, self._executed(statement, text))
 
@@ -186,7 +186,7 @@ class Session:
         self.execute(text)
 
     @contextmanager
-    def _with(self, only_now: Mapping[str, str]) -> Iterator[None]:
+    def _with_settings(self, only_now: Mapping[str, str]) -> Iterator[None]:
         before = self.settings
         for key, value in only_now.items():
             self._configuration.set_string(key, value)

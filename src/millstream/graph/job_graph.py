@@ -113,10 +113,10 @@ def _late(
     before: dict[StreamNode, list[int]] = {}
     for node in reversed(graph.nodes):
         # The head of a chain comes last in this order, after all its consumers.
-        mine = before.setdefault(head_of[node], [])
-        mine += [late[e.target] - 1 for e in node.out_edges if e not in chained]
+        next_levels = before.setdefault(head_of[node], [])
+        next_levels += [late[e.target] - 1 for e in node.out_edges if e not in chained]
         if head_of[node] is node:
-            late[node] = min(mine, default=levels[node])
+            late[node] = min(next_levels, default=levels[node])
     return late
 
 

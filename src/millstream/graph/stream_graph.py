@@ -26,9 +26,9 @@ def select_operator(operator: Operator, backend: Backend) -> Operator:
     # These read and write a pane, or a key's sessions, as a whole, which is cheap only in memory.
     if type(operator) is not WindowOperator or backend is not Backend.HASHMAP:
         return operator
-    if panes.fits(operator):
+    if panes.can_use_panes(operator):
         return panes.PaneOperator.like(operator)
-    return sessions.SessionOperator.like(operator) if sessions.fits(operator) else operator
+    return sessions.SessionOperator.like(operator) if sessions.can_use_sessions(operator) else operator
 
 
 # The default partitioner between two operators.
@@ -105,11 +105,11 @@ def build_stream_graph(
 
     Args:
         sinks: the ends of the program.
-        parallelism: how many subtasks an operator has that is not given its own number.
+        parallelism: the parallelism of operators without an explicit one.
         job_name: the job's name.
         chaining_enabled: whether operators may be chained.
         backend: where keyed state will be.
-        max_parallelism: how many key groups an operator has that is not given its own number; None: Flink's rule.
+        max_parallelism: the max parallelism of operators without an explicit one; None for Flink's default.
     """
     if not sinks:
         raise InvalidProgramError(

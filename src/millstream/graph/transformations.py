@@ -41,7 +41,7 @@ class Transformation:
     max_parallelism: int | None = None
     type_info: TypeInformation | None = None
     uid: str | None = None
-    # The uid that the planner gives an SQL operator. It depends on what the operator does, so two may have the same.
+    # The uid that the planner assigns to an SQL operator. It is derived from the plan, so two may have the same.
     plan_uid: str | None = None
     uid_hash: str | None = None
     description: str | None = None

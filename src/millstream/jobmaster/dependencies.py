@@ -88,7 +88,7 @@ def _copy_file(file: str, target: str) -> str:
 
 
 def _unpack(archive: str, directory: str) -> None:
-    """Unpack an archive into a directory with its name, or the name behind the separator."""
+    """Unpack an archive into a directory with its name, or the name after the separator."""
     file, _, name = archive.partition(MARK)
     source = os.path.abspath(file.removeprefix("file://"))
     if not os.path.exists(source):

@@ -1,4 +1,4 @@
-"""What a job requires of the engine that runs its epochs."""
+"""The interface of the engine that runs the epochs of a job."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class EpochFailed(JobExecutionError):
         printed, logged: output of user code before the failure.
         operator_id, subtask: where it failed, if known.
         damaged: whether state could not be read.
-        incurable: whether a restart would fail in the same way.
+        unrecoverable: whether a restart would fail in the same way.
         failure: the failure of a subtask, if it was one.
     """
 
@@ -49,7 +49,7 @@ class EpochFailed(JobExecutionError):
         operator_id: str | None = None,
         subtask: int | None = None,
         damaged: bool = False,
-        incurable: bool = False,
+        unrecoverable: bool = False,
         failure: Failure | None = None,
     ) -> None:
         super().__init__(message, engine_trace=engine_trace)
@@ -58,7 +58,7 @@ class EpochFailed(JobExecutionError):
         self.operator_id = operator_id
         self.subtask = subtask
         self.damaged = damaged
-        self.incurable = incurable
+        self.unrecoverable = unrecoverable
         self.failure = failure
 
     @staticmethod
@@ -72,7 +72,7 @@ class EpochFailed(JobExecutionError):
             operator_id=failure.operator_id,
             subtask=failure.subtask,
             damaged=failure.damaged,
-            incurable=failure.incurable,
+            unrecoverable=failure.unrecoverable,
             failure=failure,
         )
 

@@ -33,6 +33,9 @@ from millstream.operators.runtime.vertex import Vertex
 DIRECTORY = TextSetting("millstream.failures.dir", None)
 
 _MARK, _VERSION = "millstream-failure", 1
+# Fields of Failure whose keys in the file differ.
+_KEYS = {"unrecoverable": "incurable", "replay_input": "kept"}
+_FIELDS = {key: name for name, key in _KEYS.items()}
 # Maximum number of reports per job, and of all jobs; the newest are retained.
 _MAX_REPORTS_PER_JOB, _MAX_REPORTS = 16, 100
 
@@ -59,7 +62,7 @@ class FailureReport:
     Attributes:
         number: the number of the failure in its job, from 1.
         at: its time, in seconds since 1970.
-        about: the fields of `operators.diagnostics.failures.Failure`.
+        about: the fields of `operators.diagnostics.failures.Failure`, by their keys in the file.
         node: the pickled operator, in base64.
         settings: the job settings that functions see.
         path: the program's import path.
@@ -78,7 +81,7 @@ class FailureReport:
 
     @property
     def failure(self) -> Failure:
-        return Failure(**self.about)
+        return Failure(**{_FIELDS.get(key, key): value for key, value in self.about.items()})
 
     def to_bytes(self) -> bytes:
         return json.dumps({_MARK: _VERSION, **asdict(self)}).encode()
@@ -93,7 +96,7 @@ def write_report(directory: str, plan: JobPlan, number: int, time: float, failur
         job_name=settings.job_name,
         number=number,
         at=time,
-        about=asdict(failure),
+        about={_KEYS.get(name, name): value for name, value in asdict(failure).items()},
         node=base64.b64encode(cloudpickle.dumps(_alone(vertex, node), 5)).decode(),
         settings={
             "attempt": settings.attempt,

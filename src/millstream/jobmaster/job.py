@@ -95,18 +95,18 @@ class JobMaster:
         self._write_report = write_failure_report
         self._clock = clock or JobClock()
         self._inbox = inbox or ThreadMailbox()
-        self._todo: deque[i.Instruction] = deque()
+        self._instructions: deque[i.Instruction] = deque()
         # The event that stopped the job.
         self._stop_event: e.CancelRequested | e.SuspendRequested | None = None
-        self._is_woken = threading.Event()
+        self._is_notified = threading.Event()
         self._lock = threading.Lock()
-        self._has_broken_down = False
+        self._machine_failed = False
         self.leases = CheckpointLeases()
         self._sampled_until = 0.0
         self._runner: EpochRunner | None = None
         self._sources: SourceCoordinators | None = None
         self._output: SinkCommitters | None = None
-        self._watchdog = watchdog(self._break_off)
+        self._watchdog = watchdog(self._cancel_epoch)
         self._watch = watch(engine.slots, lambda slots: self._inbox.put(e.SlotsCounted(slots=slots)))
 
     # --- from other threads
@@ -122,7 +122,7 @@ class JobMaster:
         threading.Thread(target=self._main, name=name, daemon=True).start()
 
     def cancel(self) -> None:
-        """Cancel the job; `result` completes when it has stopped. A job that is already ending ends as it would."""
+        """Cancel the job; `result` completes when it has stopped. A job that is already ending keeps its outcome."""
         self._stop(e.CancelRequested())
 
     def suspend(self, reason: str) -> None:
@@ -152,11 +152,11 @@ class JobMaster:
             # Slots write there too, and have other working directories.
             request = replace(request, directory=absolute_url(request.directory))
             if (reason := self._store.unwritable(request.directory)) is not None:
-                error = f"No savepoint can be written to {request.directory!r}, and the job goes on without: {reason}"
+                error = f"No savepoint can be written to {request.directory!r}; the job continues. Cause: {reason}"
                 request.done.set_exception(RequestFailedError(error))
                 return
         self._inbox.put(e.Requested(request=request))
-        if self._machine.has_ended or self._has_broken_down:
+        if self._machine.has_ended or self._machine_failed:
             self._refuse_late()
 
     def lease_checkpoint(self, seconds: float = math.inf) -> Lease | None:
@@ -172,8 +172,8 @@ class JobMaster:
 
     def _wake(self) -> None:
         """Wake the job: a source has input."""
-        if not self._is_woken.is_set():
-            self._is_woken.set()
+        if not self._is_notified.is_set():
+            self._is_notified.set()
             self._inbox.put(e.InputArrived())
 
     # --- the job's own thread
@@ -182,12 +182,12 @@ class JobMaster:
         try:
             self.run()
         except BaseException as error:
-            self._break_down(error)
+            self._fail_machine(error)
             raise
 
-    def _break_down(self, error: BaseException) -> None:
-        """Clean up after an error of the machine itself: refuse requests and release slots."""
-        self._has_broken_down = True
+    def _fail_machine(self, error: BaseException) -> None:
+        """Clean up after an error of the job machine itself: refuse requests and release slots."""
+        self._machine_failed = True
         for request in self._machine.unanswered():
             self._refuse(i.Refuse(request=request, error=_as_exception(error)))
         self._refuse_late()
@@ -201,9 +201,9 @@ class JobMaster:
     def run(self) -> None:
         """Run the job to its end."""
         self._handle(e.JobStarted())
-        while not self._machine.has_ended or self._todo:
-            if self._todo:
-                self._carry_out(self._todo.popleft())
+        while not self._machine.has_ended or self._instructions:
+            if self._instructions:
+                self._carry_out(self._instructions.popleft())
                 continue
             event = self._inbox.take(timeout_until(self._machine.deadline, self._clock.now()))
             self._handle(e.TimePassed() if event is None else event)
@@ -215,7 +215,7 @@ class JobMaster:
     def _handle(self, event: e.Event) -> None:
         # Instructions of an event come before earlier ones.
         clock = self._clock
-        self._todo.extendleft(reversed(self._machine.handle(event, clock.now(), clock.ahead())))
+        self._instructions.extendleft(reversed(self._machine.handle(event, clock.now(), clock.ahead())))
 
     def _carry_out(self, instruction: i.Instruction) -> None:
         try:
@@ -230,19 +230,17 @@ class JobMaster:
 
     def _drop_rest(self) -> None:
         """Drop the remaining instructions, except for answers to requests; fail manifests that were not begun."""
-        for dropped in self._todo:
+        for dropped in self._instructions:
             if isinstance(dropped, i.WriteManifest):
-                self._inbox.put(
-                    e.ManifestFailed(checkpoint=dropped.manifest.id, reason="it was not begun to be written")
-                )
-        self._todo = deque(x for x in self._todo if isinstance(x, (i.Answer, i.Refuse, i.Finish)))
+                self._inbox.put(e.ManifestFailed(checkpoint=dropped.manifest.id, reason="writing it had not begun"))
+        self._instructions = deque(x for x in self._instructions if isinstance(x, (i.Answer, i.Refuse, i.Finish)))
 
     def _refuse_late(self) -> None:
         """Answer requests that arrive after the job has ended."""
         while (event := self._inbox.take(0.0)) is not None:
-            if self._has_broken_down:
+            if self._machine_failed:
                 if isinstance(event, e.Requested):
-                    text = f"Job '{self.view.job_name}' has broken down."
+                    text = f"The job master of '{self.view.job_name}' has failed."
                     self._refuse(i.Refuse(request=event.request, error=JobExecutionError(text)))
                 continue
             for instruction in self._machine.handle(event, self._clock.now()):
@@ -279,7 +277,7 @@ class JobMaster:
     def _poll_sources(self, instruction: i.PollSources) -> e.SourcesPolled:
         sources, now = self._opened_sources(), self._clock.now()
         # Clear before polling: later input wakes the job again.
-        self._is_woken.clear()
+        self._is_notified.clear()
         read = sources.poll(instruction.budgets, now, instruction.running, instruction.ahead)
         poll_again = now if read.split_ranges else sources.next_poll(now, self._clock.now(), instruction.budgets)
         return e.SourcesPolled(
@@ -301,24 +299,24 @@ class JobMaster:
         tasks = instruction.tasks
         if self._sampled_until > time.monotonic():
             tasks = [replace(task, samples_stacks=True) for task in tasks]
-        reports = self._run_watched(self._runner, tasks, instruction.patience)
+        reports = self._run_watched(self._runner, tasks, instruction.timeout)
         output_listeners.notify(self.view.job_id, reports)
         fault_point("driver.before-ack")
         self._handle(e.EpochFinished(reports=reports))
         fault_point("driver.after-ack")
 
-    def _run_watched(self, runner: EpochRunner, tasks: list[LevelTask], patience: float) -> list[SlotReport]:
-        self._watchdog.begin(patience)
+    def _run_watched(self, runner: EpochRunner, tasks: list[LevelTask], timeout: float) -> list[SlotReport]:
+        self._watchdog.begin(timeout)
         try:
             return runner.run(tasks)
         except Exception as error:
             if not self._watchdog.end() or self._stop_event is not None:
                 raise
-            raise EpochOverdue(f"Epoch {tasks[0].epoch} has not ended within {patience:g} s") from error
+            raise EpochOverdue(f"Epoch {tasks[0].epoch} has not ended within {timeout:g} s") from error
         finally:
             self._watchdog.end()
 
-    def _break_off(self) -> None:
+    def _cancel_epoch(self) -> None:
         """Cancel the running epoch."""
         with self._lock:
             runner = self._runner
@@ -339,7 +337,7 @@ class JobMaster:
 
     def _open_output(self, instruction: i.OpenOutput) -> e.OutputOpened:
         self._output = SinkCommitters(instruction.plan)
-        if instruction.afresh:
+        if instruction.from_scratch:
             self._output.begin()
         return e.OutputOpened(transactional=self._output.transactional)
 
@@ -411,10 +409,10 @@ class JobMaster:
         return self.leases.held() if self.view.outcome is None else frozenset()
 
     def _delete_state(self, instruction: i.DeleteState) -> None:
-        self._tidy("state files", partial(self._store.delete_state, instruction.names))
+        self._try_delete("state files", partial(self._store.delete_state, instruction.names))
 
     def _sweep_state(self, instruction: i.SweepState) -> None:
-        self._tidy("state files", partial(self._store.sweep_state, instruction.needed))
+        self._try_delete("state files", partial(self._store.sweep_state, instruction.needed))
 
     def _delete_origin(self, instruction: i.DeleteOrigin) -> e.OriginDeleted | None:
         origin = instruction.origin
@@ -427,10 +425,10 @@ class JobMaster:
             self._store.withdraw_former()
             self._delete_former(self._store.storage.url)
 
-        deleted = self._tidy(text, delete)
+        deleted = self._try_delete(text, delete)
         return e.OriginDeleted() if deleted else None
 
-    def _tidy(self, label: str, delete: Callable[[], None]) -> bool:
+    def _try_delete(self, label: str, delete: Callable[[], None]) -> bool:
         """Delete files that are no longer needed; return whether that succeeded. Remaining files do no harm."""
         try:
             delete()
@@ -466,8 +464,8 @@ class JobMaster:
         try:
             sys.stdout.write(instruction.text)
         except (OSError, ValueError) as error:
-            # Standard output is closed, or has another encoding: no reason to repeat the epoch.
-            log.warning("what user code printed could not be written: %s", error)
+            # Standard output is closed, or has another encoding: the epoch need not fail.
+            log.warning("the output of user code could not be printed: %s", error)
 
     def _log(self, instruction: i.Log) -> None:
         for line in instruction.lines:

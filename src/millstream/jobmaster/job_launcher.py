@@ -76,7 +76,7 @@ _TEMPORARY = TextSetting("io.tmp.dirs", None, ("taskmanager.tmp.dirs",))
 _KEEP_BYTES = IntegerSetting("millstream.failures.keep-bytes", JobSettings.keep_bytes, limit=at_least(0))
 
 # Flink's default.
-_USUAL_BUFFER_TIMEOUT_MS = 100
+_DEFAULT_BUFFER_TIMEOUT_MS = 100
 
 _JOB_ID = "$internal.pipeline.job-id"
 
@@ -123,13 +123,13 @@ class JobClaim:
         try:
             yield
         except BaseException:
-            self.let_go()
+            self.release()
             raise
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Release the claim: the job has ended or was not started."""
         if self.hold is not None:
-            self.hold.let_go()
+            self.hold.release()
 
     def is_alive(self, owner: dict[str, Json]) -> bool:
         """Return whether an owner of a directory still runs."""
@@ -188,9 +188,9 @@ def _prepare(launch: JobSpec, graph: JobGraph, checkpoints: CheckpointOptions, c
     )
     options = JobOptions(
         buffer_timeout=_gathering(launch.buffer_timeout_ms),
-        gathers_always=launch.buffer_timeout_ms < 0,
+        always_gathers=launch.buffer_timeout_ms < 0,
         slice=configured_slice(config, launch.batch),
-        haste=_haste(launch.buffer_timeout_ms),
+        slice_factor=_slice_factor(launch.buffer_timeout_ms),
         sizer=_sizer(config),
         checkpoints=checkpoints,
         restart=restart_strategy(config, checkpoints.enabled),
@@ -365,7 +365,7 @@ def _write_failure_report(directory: str, instruction: WriteFailureReport, time:
 
 
 def _remove(directory: str, claim: JobClaim) -> None:
-    claim.let_go()
+    claim.release()
     with suppress(FileNotFoundError):
         # It may have been deleted while the job ran.
         shutil.rmtree(directory)
@@ -383,8 +383,8 @@ def _make_directory(config: Configuration, prefix: str) -> str:
     except OSError as e:
         parent = temporary or tempfile.gettempdir()
         raise InvalidProgramError(
-            f"{_TEMPORARY.key} is {parent}: the job's own directory cannot be made there ({e.strerror}). "
-            "Give a directory that is there and can be written."
+            f"{_TEMPORARY.key} is {parent}: the job's directory cannot be created there ({e.strerror}). "
+            "Use an existing, writable directory."
         ) from None
 
 
@@ -403,9 +403,9 @@ def _gathering(buffer_timeout_ms: int) -> float:
     return _MAX_GATHERING_SECONDS if buffer_timeout_ms < 0 else buffer_timeout_ms / 1000
 
 
-def _haste(buffer_timeout_ms: int) -> float:
+def _slice_factor(buffer_timeout_ms: int) -> float:
     """Return the factor for the length of slices: in proportion to the buffer timeout."""
-    return 1.0 if buffer_timeout_ms < 0 else min(buffer_timeout_ms / _USUAL_BUFFER_TIMEOUT_MS, 1.0)
+    return 1.0 if buffer_timeout_ms < 0 else min(buffer_timeout_ms / _DEFAULT_BUFFER_TIMEOUT_MS, 1.0)
 
 
 def configured_slice(config: Configuration, batch: bool) -> float | None:

@@ -23,14 +23,14 @@ from millstream.jobmaster.job_launcher import JobDirectories, JobSpec, PreparedJ
 from millstream.jobmaster.pickling import dump_plan
 from millstream.operators.base import RuntimeServices
 from millstream.operators.diagnostics.failures import SubtaskFailed
-from millstream.operators.diagnostics.logs import name_speakers
+from millstream.operators.diagnostics.logs import name_operators_in_logs
 from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotLocation, SlotReport
 from millstream.operators.runtime.slot_runner import SlotRunner
 from millstream.runtime_services import requests, stopwatch, timer_lag, wall_clock
 from millstream.stack_sampler import StackSampler
 from millstream.state.keyed import StateStorage
 
-# What the one worker is called.
+# The location of the only worker.
 _HERE = SlotLocation("local", "localhost", 0)
 
 
@@ -67,16 +67,16 @@ class LocalSlots:
         plan: JobPlan = pickle.loads(self._pickled)
         return replace(plan, settings=replace(plan.settings, attempt=self._attempt))
 
-    def run(self, tasks: list[LevelTask], attempt: str, go_on: Callable[[], None] = lambda: None) -> list[SlotReport]:
-        """Run the levels of an epoch; `go_on` is called in between and may raise."""
+    def run(self, tasks: list[LevelTask], attempt: str, check: Callable[[], None] = lambda: None) -> list[SlotReport]:
+        """Run the levels of an epoch; `check` is called in between and may raise."""
         messages: dict[int, list[bytes]] = {}
         for level, task in enumerate(tasks):
             sent: dict[int, list[bytes]] = {}
             for slot in range(self._plan.slots(level)):
                 for target, message in self.slots[slot].run(task, attempt, messages.get(slot, [])):
                     sent.setdefault(target, []).append(message)
-                    go_on()
-                go_on()
+                    check()
+                check()
             messages = sent
         return [report for slot in sorted(messages) for m in messages[slot] for report in pickle.loads(m)]
 
@@ -116,11 +116,11 @@ class LocalEpochs:
 
     def run(self, tasks: list[LevelTask]) -> list[SlotReport]:
         try:
-            return self._slots.run(tasks, self._attempt, self._go_on)
+            return self._slots.run(tasks, self._attempt, self._check_cancelled)
         except SubtaskFailed as e:
             raise EpochFailed.of(e.failure) from e.__cause__
 
-    def _go_on(self) -> None:
+    def _check_cancelled(self) -> None:
         if self._is_cancelled.is_set():
             raise JobCancelledError(f"Job '{self._name}' was cancelled.")
 
@@ -170,7 +170,7 @@ class LocalEngine:
 def launch_locally(job: JobSpec) -> JobMaster:
     """Start a job in this process as on Spark, print a notice, and return its master."""
     prepared = prepare(job)
-    name_speakers()
+    name_operators_in_logs()
     master = start_locally(prepared)
     if not job.config.get_boolean("millstream.quiet", False):
         print("millstream: running in this process, without Spark (millstream.engine=local)", file=sys.stderr)
@@ -178,7 +178,7 @@ def launch_locally(job: JobSpec) -> JobMaster:
 
 
 # Import paths added by earlier jobs of this process.
-_brought: set[str] = set()
+_added_paths: set[str] = set()
 
 
 def _import_from(paths: list[str], files: str) -> None:
@@ -188,12 +188,12 @@ def _import_from(paths: list[str], files: str) -> None:
         paths: the first entries of the import path.
         files: the directory of the job's own Python files; other modules stay loaded.
     """
-    sys.path[:] = [*paths, *(p for p in sys.path if p not in _brought and p not in paths)]
+    sys.path[:] = [*paths, *(p for p in sys.path if p not in _added_paths and p not in paths)]
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None) or ""
-        if any(file.startswith(os.path.join(path, "")) for path in _brought):
+        if any(file.startswith(os.path.join(path, "")) for path in _added_paths):
             del sys.modules[name]
-    _brought.update(path for path in paths if path.startswith(files))
+    _added_paths.update(path for path in paths if path.startswith(files))
     importlib.invalidate_caches()
 
 

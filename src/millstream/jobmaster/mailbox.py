@@ -69,13 +69,13 @@ class JobClock:
         (1002.0, -3602.0)
     """
 
-    def __init__(self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._wall = wall
-        self._steady = steady
-        self._offset = wall() - steady()
+        self._monotonic = monotonic
+        self._offset = wall() - monotonic()
 
     def now(self) -> float:
-        return self._steady() + self._offset
+        return self._monotonic() + self._offset
 
     def ahead(self) -> float:
         """Return how far the wall clock, which user code sees, is ahead of this clock."""

@@ -32,9 +32,9 @@ def _check(node: ChainNode) -> None:
     for label, value in _parts(node.operator):
         error = _failure(value)
         if error is not None:
-            culprit = _deepest(label, value)
+            unpicklable = _deepest(label, value)
             raise InvalidProgramError(
-                f"Operator {node.label} cannot be sent to the workers: {culprit} cannot be pickled ({error}). "
+                f"Operator {node.label} cannot be sent to the workers: {unpicklable} cannot be pickled ({error}). "
                 "Create it in open(), which runs on the worker, or pass plain data instead."
             )
     raise InvalidProgramError(f"Operator {node.label} cannot be sent to the workers: {_failure(node.operator)}.")

@@ -106,7 +106,7 @@ class SourceCoordinators:
         }
         for vertex, assignment in assigned.items():
             if assignment.split_ranges:
-                self._back_off[vertex].had_input()
+                self._back_off[vertex].reset()
         return Read(
             split_ranges={v: d.split_ranges for v, d in assigned.items() if d.split_ranges},
             limited=any(d.limited for d in assigned.values()),

@@ -1,7 +1,7 @@
 """Cells: small values that job managers share. Each has a version, which the next write to it must name.
 
-That is all that an election and the fence need of a service: of several who write behind the same version, on whatever
-machines, one is written, and the others learn that they were not. Storage does it by making a file only if there is
+An election and the fence need only this of a service: if several processes write after the same version, on any
+machines, exactly one write succeeds and the others fail. Storage implements it by creating a file only if there is
 none, ZooKeeper by the versions of its nodes, Kubernetes by the resourceVersion of its objects.
 """
 
@@ -50,7 +50,7 @@ class Cells(Protocol):
 
 
 # Number of retained versions: a concurrent reader still finds one.
-_KEPT = 5
+_MAX_VERSIONS = 5
 _DIGITS = 20
 # Attempts to read a cell whose last version is deleted meanwhile.
 _TRIES = 10
@@ -78,10 +78,10 @@ class FileCell:
             try:
                 return bytes(self._storage.read(path)), versions[-1]
             except DamagedStateError:
-                # Others have written so often meanwhile that it is deleted.
+                # Other processes have written several versions since, so this one is deleted.
                 continue
             finally:
-                self._storage.forget([path])
+                self._storage.drop_local_copies([path])
         raise MillstreamError(f"{self._storage.url}/{self._name} changes faster than it can be read.")
 
     def write(self, data: bytes, version: Hashable) -> Hashable:
@@ -89,11 +89,11 @@ class FileCell:
         if not self._storage.create(self._path(version + 1), data):
             raise OvertakenError(f"{self._storage.url}/{self._path(version + 1)} was written by another process.")
         versions = self._versions()
-        # One that was there, long ago, and is deleted, could be made again; but the last is never deleted.
+        # A deleted old version could be created again, but the last version is never deleted.
         if versions[-1] > version + 1:
             self._storage.delete(self._path(version + 1))
             raise OvertakenError(f"{self._storage.url}/{self._name} is at version {versions[-1]} already.")
-        for old in versions[:-_KEPT]:
+        for old in versions[:-_MAX_VERSIONS]:
             self._storage.delete(self._path(old))
         return version + 1
 

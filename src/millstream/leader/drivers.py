@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Hashable
 
 from millstream.checkpoint.storage import Storage, creates_exclusively, open_storage
-from millstream.checkpoint.store import RECORD, is_alive, is_here, read_owner
+from millstream.checkpoint.store import RECORD, is_alive, is_same_host, read_owner
 from millstream.common.aliases import Json
 from millstream.common.errors import DeposedError, InvalidProgramError
 from millstream.common.job_status import JobStatus
@@ -34,8 +34,8 @@ log = logging.getLogger("millstream")
 _JOBS = "_jobs"
 _RUN = re.compile("[0-9a-f]{32}")
 # Renewals of a driver's record, and checks for another driver's renewals, per lease.
-_BEATS = 3
-_LOOKS = 10
+_RENEWALS_PER_LEASE = 3
+_POLLS_PER_LEASE = 10
 
 Read = tuple[JobRecord | None, Hashable]
 
@@ -64,16 +64,16 @@ class DriverRegistry:
         run = job_id or new_run_id()
         name = f"{run}/{RECORD}"
         cell = self._cell(name)
-        read = self._free(cell) if job_id is not None else (None, NEVER_WRITTEN)
+        read = self._read_if_dead(cell) if job_id is not None else (None, NEVER_WRITTEN)
         if read is None:
-            home = f"{self._storage.url}/{run}"
-            holder = read_owner(open_storage(home)) or {}
+            directory = f"{self._storage.url}/{run}"
+            holder = read_owner(open_storage(directory)) or {}
             raise InvalidProgramError(
-                f"The directory {home} is in use by another job (see {home}/_owner: process {holder.get('pid')} on "
-                f"{holder.get('host')}): stop it first, or give this job another directory."
+                f"The directory {directory} is in use by another job (see {directory}/_owner: process "
+                f"{holder.get('pid')} on {holder.get('host')}): stop it first, or give this job another directory."
             )
         fence = Fence(cell, run, job_name, 1, owner, name)
-        fence.claim_behind(*read)
+        fence.claim_after(*read)
         return DriverLease(fence, self._lease, self._storage)
 
     def claim_latest(self, job_name: str, owner: dict[str, Json]) -> DriverLease:
@@ -88,16 +88,16 @@ class DriverRegistry:
         digest = hashlib.md5(job_name.encode(errors="surrogatepass"), usedforsecurity=False).hexdigest()
         name = f"{_JOBS}/{digest}"
         cells = [self._cell(name), *self._cells_of_runs(job_name)]
-        read = [self._free_or_refuse(cell, job_name) for cell in cells]
+        read = [self._require_dead(cell, job_name) for cell in cells]
         run = new_run_id(record.run_id for record, _ in read if record is not None)
         fence = Fence(cells[0], run, job_name, 1, owner, name)
         try:
-            fence.claim_behind(*read[0])
+            fence.claim_after(*read[0])
         except OvertakenError:
             raise _still_runs(job_name, self._cell_read(cells[0])[0]) from None
         for cell, current in zip(cells[1:], read[1:], strict=True):
             try:
-                Fence(cell, run, job_name, 1, {**owner, "released": True}).claim_behind(*current)
+                Fence(cell, run, job_name, 1, {**owner, "released": True}).claim_after(*current)
             except OvertakenError:
                 fence.release()
                 raise _still_runs(job_name, current[0]) from None
@@ -112,7 +112,7 @@ class DriverRegistry:
         record, _ = self._cell_read(self._cell(owner["cell"]))
         if record is None or record.run != owner.get("attempt"):
             return False
-        return self._free(self._cell(owner["cell"])) is None
+        return self._read_if_dead(self._cell(owner["cell"])) is None
 
     def _cells_of_runs(self, job_name: str) -> list[FileCell]:
         """Return the cells of unfinished jobs of that name that were started on their own."""
@@ -121,26 +121,26 @@ class DriverRegistry:
         records = [(cell, self._cell_read(cell)[0]) for cell in cells]
         return [cell for cell, r in records if r is not None and r.job_name == job_name and r.owner is not None]
 
-    def _free_or_refuse(self, cell: FileCell, job_name: str) -> Read:
-        record = self._free(cell)
+    def _require_dead(self, cell: FileCell, job_name: str) -> Read:
+        record = self._read_if_dead(cell)
         if record is None:
             raise _still_runs(job_name, self._cell_read(cell)[0])
         return record
 
-    def _free(self, cell: FileCell) -> Read | None:
+    def _read_if_dead(self, cell: FileCell) -> Read | None:
         """Return a job's record once its driver is dead; None if it is alive."""
         record, version = self._cell_read(cell)
         if record is None or record.owner is None or record.owner.get("released"):
             return record, version
-        if is_here(record.owner):
+        if is_same_host(record.owner):
             return None if is_alive(record.owner) else (record, version)
         host, end = record.owner.get("host"), time.monotonic() + self._lease
         log.warning(
-            "job '%s' was driven on %s, which cannot be asked: it is taken over if nothing is heard of it for %g s",
+            "cannot check the driver of job '%s' on host %s: taking over unless it renews its lease in %g s",
             *(record.job_name, host, self._lease),
         )
         while time.monotonic() < end:
-            time.sleep(self._lease / _LOOKS)
+            time.sleep(self._lease / _POLLS_PER_LEASE)
             later, now = self._cell_read(cell)
             if now != version:
                 return None if later is not None and later.owner is not None else (later, now)
@@ -173,7 +173,7 @@ class DriverLease:
     def __init__(self, fence: Fence, lease: float, storage: Storage) -> None:
         self.fence = fence
         self._storage = storage
-        self._pause = lease / _BEATS
+        self._pause = lease / _RENEWALS_PER_LEASE
         self._lock = threading.Lock()
         self._deposed: str | None = None
         self._on_deposed: Callable[[str], None] | None = None
@@ -201,9 +201,9 @@ class DriverLease:
                 return
             except Exception as e:
                 # A driver that takes over because of this fences this one off.
-                log.warning("job '%s' could not say that it is there: %s", self.fence.job_name, e)
+                log.warning("renewing the lease of job '%s' failed, will retry: %s", self.fence.job_name, e)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Release the job: it has ended or was not started, so the next driver need not wait."""
         self._has_ended.set()
         fence = self.fence
@@ -217,26 +217,26 @@ class DriverLease:
                 fence.release()
                 self._clear()
         except DeposedError:
-            # Another driver has it.
+            # Another driver owns the job.
             return
         except Exception as e:
-            log.warning("job '%s' could not be let go of: %s", fence.job_name, e)
+            log.warning("releasing job '%s' failed: %s", fence.job_name, e)
 
     def _clear(self) -> None:
         """Delete the directory of a job that was not started."""
-        home, _, name = self.fence.cell_name.partition("/")
-        if home != _JOBS and self._storage.list(home) == [name]:
-            self._storage.delete(home)
+        directory, _, name = self.fence.cell_name.partition("/")
+        if directory != _JOBS and self._storage.list(directory) == [name]:
+            self._storage.delete(directory)
 
 
 # Jobs that have finished in this process: they may run again when the program has ended normally.
 _finished: list[Fence] = []
 
 
-def program_ended(well: bool = True) -> None:
+def program_ended(succeeded: bool = True) -> None:
     """Note the end of the program: if normal, a new start of it runs its finished jobs again."""
     finished, _finished[:] = list(_finished), []
-    for fence in finished if well else ():
+    for fence in finished if succeeded else ():
         _deliver(fence)
 
 
@@ -244,9 +244,11 @@ def _deliver(fence: Fence) -> None:
     try:
         fence.deliver()
     except Exception as e:
-        log.warning("job '%s' has finished, and will not run when it is started again: %s", fence.job_name, e)
+        log.warning(
+            "job '%s' has finished, but cannot be started again: its record cannot be written: %s", fence.job_name, e
+        )
 
 
 @atexit.register
 def _at_exit() -> None:
-    program_ended(well=getattr(sys, "last_value", None) is None)
+    program_ended(succeeded=getattr(sys, "last_value", None) is None)

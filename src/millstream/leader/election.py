@@ -46,7 +46,7 @@ class Timing:
         """Reject a timing that allows two leaders at once, or none for long."""
         if not 0 < self.retry_period < self.renew_deadline < self.duration:
             raise InvalidProgramError(
-                f"A lease of {self.duration:g} s that is renewed every {self.retry_period:g} s, and counted on for "
+                f"A lease of {self.duration:g} s that is renewed every {self.retry_period:g} s, and trusted for "
                 f"{self.renew_deadline:g} s, cannot work: the retry period must be shorter than the renew deadline, "
                 "and that shorter than the lease."
             )
@@ -188,7 +188,7 @@ class Election:
         self._seen_at = -math.inf
         # When the pending write was sent, and what it contains.
         self._sent_at = -math.inf
-        self._sent: Lease | None = None
+        self._sent_lease: Lease | None = None
         # Whether that write takes the lease: a late renewal does not make a leader of a process that stepped down.
         self._is_taking = False
         self._is_busy = False
@@ -198,7 +198,7 @@ class Election:
 
     @property
     def deadline(self) -> float:
-        """When to report the time, if no event comes before."""
+        """When to report the time, unless an event occurs before."""
         if self.role is Role.RETIRED:
             return math.inf
         next_read = math.inf if self._is_busy else self._next_poll
@@ -254,7 +254,7 @@ class Election:
         return [ReadLease()]
 
     def _write(self, lease: Lease, version: Hashable, now: float) -> list[Instruction]:
-        self._is_busy, self._sent_at, self._sent = True, now, lease
+        self._is_busy, self._sent_at, self._sent_lease = True, now, lease
         return [WriteLease(lease, version)]
 
     def _read(self, event: LeaseRead, now: float) -> list[Instruction]:
@@ -278,8 +278,8 @@ class Election:
 
     def _written(self, event: LeaseWritten, now: float) -> list[Instruction]:
         self._is_busy = False
-        assert self._sent is not None
-        self.lease, self._version, self._seen_at = self._sent, event.version, now
+        assert self._sent_lease is not None
+        self.lease, self._version, self._seen_at = self._sent_lease, event.version, now
         until = self._sent_at + self._timing.renew_deadline
         self._next_poll = min(self._sent_at + self._timing.retry_period, until)
         if self.role is Role.LEADER:
@@ -289,7 +289,7 @@ class Election:
         if not was_taking or now >= until:
             # It came too late: others may have waited long enough.
             return []
-        self.role, self.term, self.valid_until = Role.LEADER, self._sent.term, until
+        self.role, self.term, self.valid_until = Role.LEADER, self._sent_lease.term, until
         return [Lead(self.term)]
 
     def _refused(self, now: float) -> list[Instruction]:
@@ -313,4 +313,4 @@ class Election:
 
 
 def _taken_over(lease: Lease | None) -> str:
-    return "the lease is gone" if lease is None else f"another process leads, in term {lease.term}"
+    return "the lease does not exist any more" if lease is None else f"another process leads, in term {lease.term}"

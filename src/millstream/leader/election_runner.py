@@ -98,7 +98,7 @@ class ElectionRunner:
                 self._on_lead(term)
             case m.StepDown(reason):
                 level = logging.INFO if self._machine.role is m.Role.RETIRED else logging.WARNING
-                log.log(level, "this process leads no longer: %s", reason)
+                log.log(level, "this process no longer leads: %s", reason)
                 self._on_step_down(reason)
             case _:
                 self._work.put(instruction)
@@ -119,5 +119,5 @@ class ElectionRunner:
         except OvertakenError:
             return m.LeaseRefused()
         except Exception as e:
-            log.warning("the lease cannot be reached: %s", e)
+            log.warning("the leader lease cannot be read: %s", e)
             return m.LeaseUnreachable(str(e) or repr(e))

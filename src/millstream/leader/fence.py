@@ -1,10 +1,10 @@
 """The fence decides which checkpoints of a job count, and keeps those of a deposed leader out.
 
 A job has one record, in a cell that the job managers share: the term of its leader, its checkpoints, and its outcome,
-once it has ended. Jobs restore the newest checkpoint of the record; no other counts, whatever manifests are on storage.
+once it has ended. Jobs restore the newest checkpoint of the record; other manifests on storage are ignored.
 Every write names the version before it, so:
 
-* A new leader writes its term first, and restores what the record says then. A checkpoint that the former leader
+* A new leader writes its term first, and then restores what the record names. A checkpoint that the former leader
   publishes later is rejected: its version is outdated.
 * A checkpoint published before is in the record that the new leader reads, which also commits its output. So a deposed
   leader that wakes up in the middle of a commit only repeats what was done, or will be.
@@ -37,7 +37,7 @@ def _number(location: str) -> int:
 
 @fast_dataclass
 class JobRecord:
-    """What is known of a job beyond the process that runs it.
+    """The record of a job, which outlives the process that runs it.
 
     Attributes:
         term: the term of its leader.
@@ -151,7 +151,7 @@ class Fence:
                 self._record = own
                 return own
 
-    def claim_behind(self, current: JobRecord | None, version: Hashable) -> JobRecord:
+    def claim_after(self, current: JobRecord | None, version: Hashable) -> JobRecord:
         """Claim the job of a dead driver; OvertakenError if its record has changed since it was read.
 
         A finished job stays finished until its program has ended.
@@ -264,9 +264,9 @@ class Fence:
 
     def _deposed(self, current: JobRecord | None) -> DeposedError:
         if current is None:
-            other = "its record is gone"
+            other = "its record was deleted"
         elif self.is_shared:
-            other = f"the leader of term {current.term} has it"
+            other = f"the leader of term {current.term} owns it"
         else:
-            other = f"driver {current.term} has it, which writes as {current.run_id}"
-        return DeposedError(f"Job '{self.job_name}' is not this process's any more (term {self.term}): {other}.")
+            other = f"driver {current.term} owns it, which writes as {current.run_id}"
+        return DeposedError(f"Job '{self.job_name}' no longer belongs to this process (term {self.term}): {other}.")

@@ -50,7 +50,7 @@ class Access:
             host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
             if host is None:
                 raise InvalidProgramError(
-                    "high-availability.type is KUBERNETES, and this process runs in no pod: set "
+                    "high-availability.type is KUBERNETES, and this process does not run in a pod: set "
                     "millstream.high-availability.kubernetes.server to the API server's URL."
                 )
             server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
@@ -71,11 +71,11 @@ def _text(path: str) -> str | None:
 class KubernetesCells:
     """The cells of a cluster."""
 
-    def __init__(self, access: Access, cluster_id: str, patience: float) -> None:
+    def __init__(self, access: Access, cluster_id: str, request_timeout: float) -> None:
         self._access = access
         self._prefix = cluster_id.lower().replace("_", "-").replace(".", "-")
         # Timeout of a request in seconds.
-        self._patience = patience
+        self._request_timeout = request_timeout
         context = ssl.create_default_context(cafile=access.ca_file) if access.server.startswith("https") else None
         # A proxy of the environment is not for the API server.
         handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
@@ -106,7 +106,7 @@ class KubernetesCells:
         if token:
             request.add_header("Authorization", f"Bearer {token}")
         try:
-            with self._opener.open(request, timeout=self._patience) as response:
+            with self._opener.open(request, timeout=self._request_timeout) as response:
                 resource: dict[str, Json] = json.load(response)
                 return resource
         except urllib.error.HTTPError as e:
@@ -134,7 +134,9 @@ class KubernetesCell:
             return None, 0
         data = resource["metadata"].get("annotations", {}).get(_DATA)
         if data is None:
-            raise MillstreamError(f"The lease {self._name} of Kubernetes is somebody else's: it has no {_DATA}.")
+            raise MillstreamError(
+                f"The lease {self._name} of Kubernetes belongs to another program: it has no {_DATA}."
+            )
         return base64.b64decode(data), resource["metadata"]["resourceVersion"]
 
     def write(self, data: bytes, version: Hashable) -> Hashable:
@@ -149,7 +151,7 @@ class KubernetesCell:
         else:
             done = self._cells.ask("PUT", self._name, {**lease, "metadata": {**metadata, "resourceVersion": version}})
         if done is None:
-            raise OvertakenError(f"The lease {self._name} of Kubernetes is gone.")
+            raise OvertakenError(f"The lease {self._name} of Kubernetes was deleted.")
         resource_version: str = done["metadata"]["resourceVersion"]
         return resource_version
 

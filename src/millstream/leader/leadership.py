@@ -74,8 +74,8 @@ def leadership_of(config: Configuration) -> Leadership | None:
         return None
     if not _current:
         raise InvalidProgramError(
-            f"{TYPE.key} is {TYPE.read(config).name}, which is for `millstream run` and `millstream cluster start`: "
-            "they wait until they lead before they run a program. Start this one with `millstream run`, or take the "
-            "setting out."
+            f"{TYPE.key} is {TYPE.read(config).name}, which only `millstream run` and `millstream cluster start` "
+            "support: they wait for leadership before they run a program. Start this one with `millstream run`, or "
+            "remove the setting."
         )
     return _current[0]

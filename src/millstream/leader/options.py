@@ -81,8 +81,8 @@ class HaOptions:
         directory = STORAGE_DIR.read(config)
         if directory is None:
             raise InvalidProgramError(
-                f"{TYPE.key} is {kind.name}, and where job managers keep what they share is not said: set "
-                f"{STORAGE_DIR.key} to a directory or URL that all of them see."
+                f"{TYPE.key} is {kind.name}, and no shared storage of the job managers is configured: set "
+                f"{STORAGE_DIR.key} to a directory or URL that all of them can access."
             )
         cluster_id = CLUSTER_ID.read(config)
         assert cluster_id is not None

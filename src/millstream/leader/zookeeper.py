@@ -13,7 +13,7 @@ from millstream.leader.cas_cells import OvertakenError
 log = logging.getLogger("millstream")
 
 # Timeout of a request, as a share of the session timeout.
-_PATIENCE = 0.5
+_REQUEST_TIMEOUT_SHARE = 0.5
 
 
 class ZooKeeperCells:
@@ -29,7 +29,7 @@ class ZooKeeperCells:
         """
         kazoo = _library()
         self._root = root
-        self.patience = session_seconds * _PATIENCE
+        self.request_timeout = session_seconds * _REQUEST_TIMEOUT_SHARE
         self.client: Any = kazoo.client.KazooClient(
             quorum,
             timeout=session_seconds,
@@ -40,7 +40,7 @@ class ZooKeeperCells:
         self.client.add_listener(self._state_changed)
         self._is_live = self.client.start_async()
         # The parent of ephemeral nodes, one for each live session.
-        self.sign = f"{root}/alive"
+        self.sessions_path = f"{root}/alive"
 
     def _state_changed(self, state: Any) -> bool | None:
         if state == "LOST":
@@ -54,15 +54,15 @@ class ZooKeeperCells:
     def watch(self, on_lost: Callable[[str], None]) -> None:
         self._on_lost.append(on_lost)
 
-    def ask(self, operation: str, *arguments: Any, **options: Any) -> Any:
+    def request(self, operation: str, *arguments: Any, **options: Any) -> Any:
         """Send a request; a timeout is an error."""
         kazoo = _library()
         if not self.client.connected:
             raise MillstreamError(f"ZooKeeper at {self._quorum()} does not answer.")
         try:
-            return getattr(self.client, operation)(*arguments, **options).get(timeout=self.patience)
+            return getattr(self.client, operation)(*arguments, **options).get(timeout=self.request_timeout)
         except kazoo.handlers.threading.KazooTimeoutError:
-            raise MillstreamError(f"ZooKeeper has not answered for {self.patience:g} s.") from None
+            raise MillstreamError(f"ZooKeeper has not answered for {self.request_timeout:g} s.") from None
 
     def _quorum(self) -> str:
         return ",".join(f"{host}:{port}" for host, port in self.client.hosts)
@@ -87,41 +87,43 @@ class ZooKeeperCell:
     def read(self) -> tuple[bytes | None, Hashable]:
         kazoo = _library()
         try:
-            data, about = self._cells.ask("get_async", self._path)
+            data, about = self._cells.request("get_async", self._path)
         except kazoo.exceptions.NoNodeError:
             return None, 0
         # ZooKeeper's first version is 0, which here means that there is no node.
-        return self._with_sign(data), about.version + 1
+        return self._check_session(data), about.version + 1
 
     def write(self, data: bytes, version: Hashable) -> Hashable:
         kazoo = _library()
         assert isinstance(version, int)
-        self._leave_sign(data)
+        self._create_session_node(data)
         try:
             if version == 0:
-                self._cells.ask("create_async", self._path, data, makepath=True)
+                self._cells.request("create_async", self._path, data, makepath=True)
                 return 1
-            about = self._cells.ask("set_async", self._path, data, version - 1)
+            about = self._cells.request("set_async", self._path, data, version - 1)
             return int(about.version) + 1
         except (kazoo.exceptions.NodeExistsError, kazoo.exceptions.BadVersionError, kazoo.exceptions.NoNodeError):
             raise OvertakenError(f"{self._path} was written by another process.") from None
 
-    # --- a lease's holder, who is alive as long as its session
+    # --- the holder of a lease, which is alive as long as its session
 
-    def _leave_sign(self, data: bytes) -> None:
+    def _create_session_node(self, data: bytes) -> None:
         holder = _holder(data)
         if holder is None:
             return
         kazoo = _library()
         try:
-            self._cells.ask("create_async", f"{self._cells.sign}/{holder}", b"", ephemeral=True, makepath=True)
+            self._cells.request(
+                "create_async", f"{self._cells.sessions_path}/{holder}", b"", ephemeral=True, makepath=True
+            )
         except kazoo.exceptions.NodeExistsError:
             return
 
-    def _with_sign(self, data: bytes) -> bytes:
+    def _check_session(self, data: bytes) -> bytes:
         """Return the contents of a cell; mark a lease as released if its holder's session has ended."""
         holder = _holder(data)
-        if holder is None or self._cells.ask("exists_async", f"{self._cells.sign}/{holder}") is not None:
+        if holder is None or self._cells.request("exists_async", f"{self._cells.sessions_path}/{holder}") is not None:
             return data
         return json.dumps({**json.loads(data), "is_released": True}).encode()
 

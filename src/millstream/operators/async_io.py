@@ -297,9 +297,9 @@ class AsyncOperator(FunctionsOperator):
     # --- requests
 
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
-        me, value = w.bind(self, "requests"), detached(w, value)
-        w.line(f"{me}.take({value.name}, {value.timestamp})")
-        w.after(f"{me}.flush()", self)
+        requests, value = w.bind(self, "requests"), detached(w, value)
+        w.line(f"{requests}.take({value.name}, {value.timestamp})")
+        w.after(f"{requests}.flush()", self)
 
     def take(self, value: Value, timestamp: int | None) -> None:
         """Add a record."""
@@ -419,10 +419,10 @@ class AsyncOperator(FunctionsOperator):
         while True:
             try:
                 results = await self.function.call(value)
-                if retry is None or attempt >= retry.attempts or not _wants(retry.on_result, results):
+                if retry is None or attempt >= retry.attempts or not _matches(retry.on_result, results):
                     return results
             except Exception as e:
-                if retry is None or attempt >= retry.attempts or not _wants(retry.on_exception, e):
+                if retry is None or attempt >= retry.attempts or not _matches(retry.on_exception, e):
                     raise
             assert self._requests is not None
             await self._requests.sleep(retry.backoff_ms(attempt) / 1000)
@@ -437,5 +437,5 @@ class AsyncOperator(FunctionsOperator):
         )
 
 
-def _wants(predicate: Callable[[Value], bool] | None, outcome: Any) -> bool:
+def _matches(predicate: Callable[[Value], bool] | None, outcome: Any) -> bool:
     return predicate is not None and predicate(outcome)

@@ -87,7 +87,7 @@ class BroadcastProcessOperator(TimedOperator):
         if descriptor.name not in self.names:
             known = ", ".join(map(repr, self.names))
             raise InvalidProgramError(
-                f"Broadcast state {descriptor.name!r} was not given to broadcast(...), which was given {known}."
+                f"Broadcast state {descriptor.name!r} was not passed to broadcast(...), which has {known}."
             )
         return self._store.get_broadcast_state(descriptor)
 

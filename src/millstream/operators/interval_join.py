@@ -102,11 +102,11 @@ class IntervalJoinOperator(TimerOperator, FunctionsOperator):
             )
         if timestamp < self.watermark:
             return self._late(side, value, timestamp)
-        mine, others = self._sides[side], self._sides[1 - side]
-        mine.put(timestamp, [*(mine.get(timestamp) or ()), value])
+        own_side, other_side = self._sides[side], self._sides[1 - side]
+        own_side.put(timestamp, [*(own_side.get(timestamp) or ()), value])
         lower, upper = self.bounds[side]
         results: list[tuple[Value, int]] = []
-        for other_time, values in others.items():
+        for other_time, values in other_side.items():
             if timestamp + lower <= other_time <= timestamp + upper:
                 for other in values:
                     results += self._pair(side, value, timestamp, other, other_time)

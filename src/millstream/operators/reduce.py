@@ -151,7 +151,7 @@ class _ValueAssumptions:
             self._type = value_type
         return self.type_holds
 
-    def have_headroom(self, share: int, in_cells: bool) -> bool:
+    def has_headroom(self, share: int, in_cells: bool) -> bool:
         """Count the headroom that a batch may use; return whether no value can leave its declared type in it.
 
         Args:
@@ -163,7 +163,7 @@ class _ValueAssumptions:
 
 @fast_dataclass
 class _Assumption:
-    """What a loop assumes of the values of all keys.
+    """The assumptions of a loop about the values of all keys.
 
     Attributes:
         value_type: their inferred type.
@@ -319,8 +319,8 @@ class _ReduceCode:
         # A batch of unknown length counts as using all headroom.
         records = f"{w.bind(length_hint, 'length_hint')}(batch, {sys.maxsize})"
         share = FULL_HEADROOM + 1 if headroom is None else f"{records} * {headroom.share}"
-        have_headroom = f"{assumptions}.have_headroom({share}, {in_cells})"
-        w.before(have_headroom if conforms is None else f"{conforms} = {have_headroom} and {holds}")
+        has_headroom = f"{assumptions}.has_headroom({share}, {in_cells})"
+        w.before(has_headroom if conforms is None else f"{conforms} = {has_headroom} and {holds}")
         return _Assumption(value_type, holds, headroom, conforms)
 
     def _headroom(self, value: Var, value_type: InferredType) -> Headroom | None:

@@ -106,7 +106,7 @@ class Archive:
             return listed_metrics(_by_subtask(self._metrics(f"{vertex}/metrics")).get(number, {}), names)
         if details is not None and detail in ("", f"attempts/{details['attempt']}"):
             return details
-        raise RequestError(404, f"Not found: {path}: the job has ended, and that was not kept.")
+        raise RequestError(404, f"Not found: {path}: the job has ended, and its archive does not contain this.")
 
     def to_bytes(self) -> bytes:
         """Return the stored form of the archive."""

@@ -20,7 +20,7 @@ from millstream.service.http import error_response, has_token, is_page
 # Maximum number of cached responses, and maximum bytes of each.
 _MAX_CACHED, _MAX_CACHED_BYTES = 2000, 1 << 20
 # Paths that are never cached: results of operations, and restricted responses.
-_NEVER_KEPT = re.compile(
+_NEVER_CACHED = re.compile(
     r"/(savepoints|checkpoints|rescaling|savepoint-disposal)/[0-9a-fA-F]{32}$|^(/v1)?/(programs|jars)|^(/v\d)?/sessions/"
 )
 
@@ -82,7 +82,7 @@ class Front:
             await self._app(scope, receive, send)
             # Clients see their own changes.
             self._cache.clear()
-        elif self._cache_seconds <= 0 or _NEVER_KEPT.search(path):
+        elif self._cache_seconds <= 0 or _NEVER_CACHED.search(path):
             await self._app(scope, receive, send)
         else:
             await self._answer(scope, receive, send)
@@ -91,7 +91,7 @@ class Front:
         """Return why a request is rejected; None if it is allowed."""
         authorization = _header(scope)
         if self._token is not None and not is_page(path) and not has_token(authorization, self._token):
-            return "Show the token of this service: Authorization: Bearer <token>."
+            return "Send the token of this service: Authorization: Bearer <token>."
         changes = scope["method"] not in ("GET", "HEAD") or _PRIVILEGED.search(path) is not None
         if self._change_token is not None and changes and not has_token(authorization, self._change_token):
             return (

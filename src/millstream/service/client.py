@@ -217,11 +217,11 @@ def cluster_of(address: str | None, token: str | None) -> ServiceClient:
     clusters = [service for service in running_services(killed) if service.kind == "cluster"]
     if not clusters:
         killed_clusters = [str(service) for service in killed if service.kind == "cluster"]
-        sentence = "No cluster of yours runs on this machine: `millstream cluster start -d` starts one."
+        sentence = "You have no cluster on this machine: `millstream cluster start -d` starts one."
         raise ServiceError(" ".join([*killed_clusters, sentence]))
     if len(clusters) > 1:
         addresses = ", ".join(service.url.partition("://")[2] for service in clusters)
-        raise ServiceError(f"There are several clusters of yours: say which with -m ({addresses}).")
+        raise ServiceError(f"You have several clusters: choose one with -m ({addresses}).")
     return ServiceClient(clusters[0].url, token or clusters[0].token)
 
 
@@ -240,21 +240,21 @@ def service_of(job: str, address: str | None, token: str | None) -> tuple[Servic
     if not service_count:
         raise ServiceError(NO_SERVICE)
     if not matches:
-        raise ServiceError(f"There is no job {job}: `millstream list -a` shows those there are.")
+        raise ServiceError(f"There is no job {job}: `millstream list -a` lists the jobs.")
     running = [f for f in matches if f[1]["end-time"] == -1]
     chosen = running if len(matches) > 1 and running else matches
     if len(chosen) > 1:
         ids = ", ".join(j["jid"] for _, j in chosen)
-        raise ServiceError(f"Several jobs are meant by {job}: {ids}. Give more of the id.")
+        raise ServiceError(f"Several jobs match {job}: {ids}. Give more of the id.")
     return chosen[0][0], chosen[0][1]["jid"]
 
 
 NO_SERVICE = (
-    "No job service of yours runs on this machine: start the job with -D rest.port=auto, or say where the service is "
-    "with -m host:port."
+    "You have no job service on this machine: start the job with -D rest.port=auto, or give the address of the "
+    "service with -m host:port."
 )
 
-# A lease is renewed so often while it lasts.
+# Number of renewals per lease duration.
 _RENEWALS = 4
 
 

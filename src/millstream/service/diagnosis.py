@@ -55,7 +55,7 @@ _MAX_LAG_MS, _MAX_STALL_MS = 10_000, 5_000
 
 @dataclass(frozen=True)
 class _Holder:
-    """A split, or a subtask without splits, that holds event time back. Without watermarks the mark is None."""
+    """A split, or a subtask without splits, that delays event time. Without watermarks the mark is None."""
 
     vertex: Vertex
     subtask: int
@@ -66,7 +66,7 @@ class _Holder:
 
 @dataclass
 class _Waiters:
-    """What waits downstream of a holder: counts by kind, the earliest time, the inputs through which it waits."""
+    """What waits downstream of a holder: counts of windows, timers and rows, the earliest time, and the inputs."""
 
     counts: dict[str, int]
     earliest: int
@@ -74,7 +74,7 @@ class _Waiters:
 
 
 def event_time(view: JobView, now: float) -> list[Explanation]:
-    """Explain what holds event time back where windows, timers or rows wait for it."""
+    """Explain what delays event time where windows, timers or rows wait for it."""
     held: dict[tuple[int, int, SplitMark | None], tuple[_Holder, _Waiters]] = {}
     for vertex in view.plan.vertices:
         for subtask in range(vertex.parallelism):
@@ -85,13 +85,13 @@ def event_time(view: JobView, now: float) -> list[Explanation]:
             if holder is None:
                 continue
             address = holder.vertex.id, holder.subtask, holder.mark
-            _, waits = held.setdefault(address, (holder, _Waiters({}, MAX_WATERMARK, [])))
+            _, waiters = held.setdefault(address, (holder, _Waiters({}, MAX_WATERMARK, [])))
             for waiter in diagnostics.waiting:
-                waits.counts[waiter.kind] = waits.counts.get(waiter.kind, 0) + waiter.count
-                waits.earliest = min(waits.earliest, waiter.earliest)
+                waiters.counts[waiter.kind] = waiters.counts.get(waiter.kind, 0) + waiter.count
+                waiters.earliest = min(waiters.earliest, waiter.earliest)
             if first is not None and len(vertex.in_edges) > 1:
-                waits.inputs.append(_input(vertex, first))
-    candidates = (_explain_holder(view, holder, waits, milliseconds(now)) for holder, waits in held.values())
+                waiters.inputs.append(_input(vertex, first))
+    candidates = (_explain_holder(view, holder, waiters, milliseconds(now)) for holder, waiters in held.values())
     return [waiter for waiter in candidates if waiter is not None]
 
 
@@ -138,15 +138,15 @@ def _input(vertex: Vertex, mark: InputMark) -> str:
     return f"input {number} of {vertex.name}"
 
 
-def _explain_holder(view: JobView, holder: _Holder, waits: _Waiters, now: int) -> Explanation | None:
+def _explain_holder(view: JobView, holder: _Holder, waiters: _Waiters, now: int) -> Explanation | None:
     vertex, mark = holder.vertex, holder.mark
-    waiters_text = _waiters_text(waits)
+    waiters_text = _waiters_text(waiters)
     if mark is None:
         text = (
             f"{_name(vertex)}{creation_text(vertex)} assigns no timestamps and watermarks: pass a WatermarkStrategy to "
             f"from_source, or call assign_timestamps_and_watermarks(...). {waiters_text}"
         )
-        return _explanation(holder, waits, "high", f"{_name(vertex)} has no event time", text, None)
+        return _explanation(holder, waiters, "high", f"{_name(vertex)} has no event time", text, None)
     if mark.watermark == MAX_WATERMARK:
         return None
     marker = next((n for n in vertex.nodes if n.id == mark.operator), None)
@@ -159,13 +159,13 @@ def _explain_holder(view: JobView, holder: _Holder, waits: _Waiters, now: int) -
             f"The WatermarkStrategy of {_name(vertex)}{creation_text(vertex)} is no_watermarks(): use "
             f"for_bounded_out_of_orderness(...) or for_monotonous_timestamps(). {waiters_text}"
         )
-        return _explanation(holder, waits, "high", f"{_name(vertex)} emits no watermarks", text, None)
+        return _explanation(holder, waiters, "high", f"{_name(vertex)} emits no watermarks", text, None)
     if mark.watermark <= MIN_WATERMARK:
-        return _silent(view, holder, waits, waiters_text)
-    return _lagging(view, holder, mark, waits, waiters_text, now)
+        return _silent(view, holder, waiters, waiters_text)
+    return _lagging(view, holder, mark, waiters, waiters_text, now)
 
 
-def _silent(view: JobView, holder: _Holder, waits: _Waiters, waiters_text: str) -> Explanation | None:
+def _silent(view: JobView, holder: _Holder, waiters: _Waiters, waiters_text: str) -> Explanation | None:
     """Explain a holder that has read no record yet."""
     vertex = holder.vertex
     marks = {i: _marks(view, vertex, i) for i in range(vertex.parallelism)}
@@ -192,11 +192,11 @@ def _silent(view: JobView, holder: _Holder, waits: _Waiters, waiters_text: str) 
             "number of splits."
         )
     title = f"Event time does not advance after {_name(vertex)}"
-    return _explanation(holder, waits, "high", title, f"{text} {waiters_text}", None)
+    return _explanation(holder, waiters, "high", title, f"{text} {waiters_text}", None)
 
 
 def _lagging(
-    view: JobView, holder: _Holder, mark: SplitMark, waits: _Waiters, waiters_text: str, now: int
+    view: JobView, holder: _Holder, mark: SplitMark, waiters: _Waiters, waiters_text: str, now: int
 ) -> Explanation | None:
     """Explain a watermark that lags behind other splits, or has not changed for some time."""
     vertex = holder.vertex
@@ -223,9 +223,9 @@ def _lagging(
             if others
             else " A window fires when a record arrives with a timestamp after its end."
         )
-    title = f"{label.partition(' (')[0].capitalize()} of {_name(vertex)} holds event time back"
+    title = f"{label.partition(' (')[0].capitalize()} of {_name(vertex)} delays event time"
     level = "high" if stalled > _MAX_STALL_MS else "low"
-    return _explanation(holder, waits, level, title, f"{text} {waiters_text}", ahead)
+    return _explanation(holder, waiters, level, title, f"{text} {waiters_text}", ahead)
 
 
 def _advice(vertex: Vertex, mark: SplitMark) -> str:
@@ -250,7 +250,7 @@ def _all_marks(view: JobView) -> Iterator[SplitMark]:
 
 
 def _explanation(
-    holder: _Holder, waits: _Waiters, level: str, title: str, text: str, lag_ms: int | None
+    holder: _Holder, waiters: _Waiters, level: str, title: str, text: str, lag_ms: int | None
 ) -> Explanation:
     mark = holder.mark
     about: dict[str, Json] = {
@@ -261,18 +261,18 @@ def _explanation(
         "last-record": None if mark is None else mark.last_record,
         "behind-by": lag_ms,
         "idle": holder.is_idle,
-        "inputs": sorted(set(waits.inputs)),
-        "waiting": waits.counts,
-        "earliest": waits.earliest,
+        "inputs": sorted(set(waiters.inputs)),
+        "waiting": waiters.counts,
+        "earliest": waiters.earliest,
     }
     return Explanation("event time", level, title, text, vertex_id(holder.vertex), about)
 
 
-def _waiters_text(waits: _Waiters) -> str:
-    counts = [_count(count, kind.removesuffix("s")) for kind, count in waits.counts.items()]
-    verb = "waits" if sum(waits.counts.values()) == 1 else "wait"
-    inputs = f" ({', '.join(sorted(set(waits.inputs)))})" if waits.inputs else ""
-    return f"Behind it{inputs} {' and '.join(counts)} {verb}, the first for {_time(waits.earliest)}."
+def _waiters_text(waiters: _Waiters) -> str:
+    counts = [_count(count, kind.removesuffix("s")) for kind, count in waiters.counts.items()]
+    verb = "waits" if sum(waiters.counts.values()) == 1 else "wait"
+    inputs = f" ({', '.join(sorted(set(waiters.inputs)))})" if waiters.inputs else ""
+    return f"Downstream{inputs} {' and '.join(counts)} {verb}, the first for {_time(waiters.earliest)}."
 
 
 def _subtasks(numbers: list[int]) -> str:
@@ -344,7 +344,8 @@ def explanations(view: JobView, metrics: Metrics, now: float) -> list[Explanatio
 def _stuck(view: JobView) -> list[Explanation]:
     if not view.is_stuck:
         return []
-    text = f"It has failed {view.alike} times in a row with the same error and without progress: see Exceptions."
+    times = view.repeated_failures
+    text = f"It has failed {times} times in a row with the same error and without progress: see Exceptions."
     return [Explanation("restarts", "high", "The job keeps restarting without progress", text)]
 
 

@@ -140,12 +140,12 @@ class Reporter:
         while not self._is_closed.wait(_POLL_SECONDS):
             self.report()
 
-    def report(self, everything: bool = False) -> None:
+    def report(self, force: bool = False) -> None:
         """Send what is due, or everything."""
         with self._lock:
             entries, now = self._registry.entries(), time.time()
             for number, sender in enumerate(self._metrics):
-                if everything or time.monotonic() >= self._due[number]:
+                if force or time.monotonic() >= self._due[number]:
                     self._due[number] = time.monotonic() + sender.interval
                     self._check(sender, sender.send_metrics([m for e in entries for m in measured(e, now)]))
             spans = self._spans.new(entries) if self._traces else []
@@ -232,8 +232,8 @@ def _reason(message: str) -> str:
         'ValueError: no'
     """
     lines = message.strip().splitlines() or [""]
-    behind = next((i for i, line in enumerate(lines) if line.startswith("in operator '")), len(lines))
-    return lines[max(behind - 1, 0)][:500]
+    operator_line = next((i for i, line in enumerate(lines) if line.startswith("in operator '")), len(lines))
+    return lines[max(operator_line - 1, 0)][:500]
 
 
 def _job(view: JobView) -> dict[str, str]:

@@ -30,7 +30,7 @@ LOG = "taskmanager.log"
 
 @dataclass(frozen=True)
 class ExecutorUse:
-    """What jobs use on an executor: slots and running subtasks, and the memory of its machine."""
+    """The resources that jobs use on an executor: slots and running subtasks, and the memory of its machine."""
 
     slots: int = 0
     tasks: int = 0

@@ -189,7 +189,7 @@ def _try_storage(probe: _Probe, name: str) -> str | None:
     try:
         storage = open_storage(probe.storage, probe.options)
         if bytes(storage.read(f"{probe.directory}/driver")) != probe.token.encode():
-            return "the driver's file has other content here"
+            return "the driver's file has different content on this machine"
         storage.publish(f"{probe.directory}/{_file(name)}", name.encode())
     except (OSError, MillstreamError, ImportError) as e:
         return f"{type(e).__name__}: {e}".splitlines()[0]
@@ -203,12 +203,12 @@ def _read_back(probe: _Probe, machine: Machine) -> Machine:
     try:
         content = bytes(open_storage(probe.storage, probe.options).read(f"{probe.directory}/{_file(machine.name)}"))
     except (OSError, MillstreamError) as e:
-        return replace(machine, storage_problem=f"the driver cannot read the file written there ({e})")
+        return replace(machine, storage_problem=f"the driver cannot read the file written on this machine ({e})")
     is_same = content == machine.name.encode()
     return (
         machine
         if is_same
-        else replace(machine, storage_problem="the file written there has other content on the driver")
+        else replace(machine, storage_problem="the file written on this machine has different content on the driver")
     )
 
 

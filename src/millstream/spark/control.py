@@ -13,7 +13,7 @@ import os
 import shutil
 import socket
 
-from millstream.common.errors import IncurableError
+from millstream.common.errors import UnrecoverableError
 from millstream.common.private_files import socket_directory
 
 DIRECTORY_VARIABLE = "MILLSTREAM_CONTROL_DIR"
@@ -52,9 +52,9 @@ def is_embedded() -> bool:
 
 
 def check() -> None:
-    """Raise IncurableError if the directory was deleted: the daemons cannot be reached."""
+    """Raise UnrecoverableError if the directory was deleted: the daemons cannot be reached."""
     if _directories and not os.path.isdir(_directories[-1]):
-        raise IncurableError(
+        raise UnrecoverableError(
             f"The directory {_directories[-1]} of the control sockets of Spark's Python processes was deleted while "
             "the program was running, perhaps by a cleaner of temporary files: restart the program with TMPDIR set to "
             "a directory that is not cleaned."

@@ -29,13 +29,13 @@ _REQUEST_SECONDS = 10.0
 _held: dict[str, int] = {}
 
 
-# Slots that a session cluster has allotted, by job of this program.
-_allotted: dict[str, int] = {}
+# Slots that a session cluster has allocated, by job of this program.
+_allocated: dict[str, int] = {}
 
 
-def allot(job: str, slots: int) -> None:
-    """Record the slots that a session cluster has allotted to a job."""
-    _allotted[job] = slots
+def record_allocation(job: str, slots: int) -> None:
+    """Record the slots that a session cluster has allocated to a job."""
+    _allocated[job] = slots
 
 
 def hold_cores(execution: str, tasks: int) -> None:
@@ -102,7 +102,7 @@ def free_cores(context: SparkContext, enough: int, is_cancelled: Callable[[], bo
     expected, started = _expected_executors(context), time.monotonic()
     seen, since = 0, started
     while not is_cancelled():
-        slots = min(_task_slots(context), sum(_allotted.values())) if _allotted else _task_slots(context)
+        slots = min(_task_slots(context), sum(_allocated.values())) if _allocated else _task_slots(context)
         free, executors, now = slots - sum(_held.values()), _executors(context), time.monotonic()
         if executors != seen:
             seen, since = executors, now

@@ -178,9 +178,9 @@ class Manager:
     def _release(self, job: str, connection: socket.socket) -> None:
         self.ended.append(job)
         self.frozen.pop(job, None)
-        mine = [key for key in self.residents if key[0] == job or key[0].startswith(f"{job}-")]
+        job_residents = [key for key in self.residents if key[0] == job or key[0].startswith(f"{job}-")]
         pids = []
-        for key in mine:
+        for key in job_residents:
             resident = self.residents.pop(key)
             kill(resident.pid, signal.SIGTERM)
             pids.append(resident.pid)
@@ -302,7 +302,7 @@ class Relay:
 def _heartbeat(head: bytes) -> list[float]:
     """Return heartbeat interval and timeout of a task's slot, in seconds."""
     match = _HEARTBEAT.search(head)
-    assert match is not None, "a task of millstream names its heartbeat interval and timeout"
+    assert match is not None, "a task of millstream must set its heartbeat interval and timeout"
     return [int(milliseconds) / 1000 for milliseconds in match.groups()]
 
 
@@ -345,7 +345,7 @@ def _read_exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def _listen(path: str) -> socket.socket:
-    """Listen on a Unix socket that only this user can connect to, whatever its directory and the umask."""
+    """Listen on a Unix socket that only this user can connect to, regardless of its directory and the umask."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     # Before the socket exists: this process has one thread.
     mask = os.umask(0o177)

@@ -68,7 +68,7 @@ def needs_jvm(config: Configuration) -> bool:
 def start_ahead(config: Configuration) -> None:
     """Start the JVM that a job will need, without waiting for it.
 
-    Only the first one: PySpark must drop a dead JVM before another starts, or its death would go unnoticed.
+    Only the first one: PySpark must drop a dead JVM before another starts, or its end would not be noticed.
     """
     check_settings(config)
     with _lock:

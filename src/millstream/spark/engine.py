@@ -33,14 +33,14 @@ from millstream.jobmaster.pickling import dump_plan
 from millstream.operators.runtime.messages import JobPlan
 from millstream.spark import control
 from millstream.spark.control import is_embedded
-from millstream.spark.cores import allot, executions_that_hold, free_cores, is_local, may_grow, slots_of
+from millstream.spark.cores import executions_that_hold, free_cores, is_local, may_grow, record_allocation, slots_of
 from millstream.spark.errors import keep_bridge_quiet
 from millstream.spark.exchange_settings import TLS_ENABLED, ExchangeChoice, ExchangeSettings
 from millstream.spark.master import master_of
 from millstream.spark.resident_epochs import ExchangeEpochs, FallbackEpochs
 from millstream.spark.saved_plan import JobRef, mark_shared, save_plan, send_job_files
 from millstream.spark.session import SPARE_CORES, get_context, is_ours
-from millstream.spark.session_attachment import with_allotment
+from millstream.spark.session_attachment import with_allocated_slots
 from millstream.spark.shuffle_epochs import SparkEpochs
 
 log = logging.getLogger("millstream")
@@ -76,14 +76,14 @@ class SparkEngine:
     _run: str = field(default_factory=lambda: uuid.uuid4().hex[:6])
 
     def runner(self, plan: JobPlan, attempt: int) -> EpochRunner:
-        return with_allotment(plan, partial(self._runner, plan, attempt))
+        return with_allocated_slots(plan, partial(self._runner, plan, attempt))
 
     def slots(self, requested: int) -> int:
         return slots_of(spark_context(self.config), self.job_id, requested)
 
     def _runner(self, plan: JobPlan, attempt: int, slots: int | None) -> EpochRunner:
         if slots is not None:
-            allot(plan.settings.job_id, slots)
+            record_allocation(plan.settings.job_id, slots)
         if not os.path.isdir(self.directory):
             self._recreate_directory()
         if plan not in self._saved:

@@ -66,7 +66,7 @@ def failure_in(trace: str) -> EpochFailed | None:
     match = _REPORT.search(trace)
     if match is None:
         not_shared = _NOT_SHARED.search(trace)
-        return None if not_shared is None else EpochFailed(not_shared.group(1), engine_trace=trace, incurable=True)
+        return None if not_shared is None else EpochFailed(not_shared.group(1), engine_trace=trace, unrecoverable=True)
     report = json.loads(base64.b64decode(match.group(1)))
     printed, logged = report.pop("printed"), [LogLine(**line) for line in report.pop("logged")]
     return EpochFailed.of(Failure(**report), printed, logged, trace)

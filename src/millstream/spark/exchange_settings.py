@@ -70,7 +70,7 @@ class ExchangeSettings:
         files = _files(config)
         try:
             # Even if slots are local: a wrong certificate must not surface only on a cluster.
-            (files or make_identity()).context(is_called=True)
+            (files or make_identity()).context(is_server=True)
         except CertificateError as e:
             raise InvalidProgramError(str(e)) from None
         return ExchangeSettings(choice, transport, True, files, heartbeat)

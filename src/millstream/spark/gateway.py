@@ -144,7 +144,7 @@ class Gateway:
         if self._archive is not None and writes and not self.settings.quiet:
             directory = os.path.dirname(self._archive.path)
             print(f"millstream: writing Spark's classes to {directory}, once, for faster starts", file=sys.stderr)
-        self._hang_up()
+        self._close_input()
         seconds = _WRITING_SECONDS if writes else _END_SECONDS
         try:
             self._process.wait(timeout=seconds)
@@ -153,14 +153,14 @@ class Gateway:
             return False
         return True
 
-    def _hang_up(self) -> None:
+    def _close_input(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
 
     def _kill(self) -> None:
         self._process.kill()
         self._process.wait()
-        self._hang_up()
+        self._close_input()
 
     def _finish_archive(self, was_used: bool, has_ended: bool) -> None:
         if self._archive is None or not self._archive.is_being_written:

@@ -19,7 +19,7 @@ from millstream.common.setting import in_words
 
 _COUNT = struct.Struct("=Q")
 # Minimum number of beats within the timeout.
-_BEATS = 5
+_BEATS_PER_TIMEOUT = 5
 _STACK = 256 << 10
 # Fields of /proc/<pid>/stat after the name: user and kernel time.
 _USER, _KERNEL = 11, 12
@@ -35,7 +35,7 @@ class HeartbeatSettings:
     @property
     def pause(self) -> float:
         """Seconds between beats, and between checks."""
-        return min(self.interval, self.timeout / _BEATS)
+        return min(self.interval, self.timeout / _BEATS_PER_TIMEOUT)
 
 
 class Heartbeat:

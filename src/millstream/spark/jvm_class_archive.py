@@ -56,16 +56,20 @@ class ClassArchive:
         base = [] if self.base is None else [self.base]
         if self.lock is None:
             return ["-Xlog:disable", f"-XX:SharedArchiveFile={':'.join([*base, self.path])}"]
-        return ["-Xlog:disable", *(f"-XX:SharedArchiveFile={b}" for b in base), f"-XX:ArchiveClassesAtExit={self._new}"]
+        return [
+            "-Xlog:disable",
+            *(f"-XX:SharedArchiveFile={b}" for b in base),
+            f"-XX:ArchiveClassesAtExit={self._draft}",
+        ]
 
     @property
-    def _new(self) -> str:
+    def _draft(self) -> str:
         return f"{self.path}.{os.getpid()}.tmp"
 
     def keep(self) -> None:
         """Keep the archive that the JVM has written."""
         try:
-            os.replace(self._new, self.path)
+            os.replace(self._draft, self.path)
             _delete_oldest(os.path.dirname(self.path))
         except OSError as e:
             log.debug("the archive of Spark's classes was not written: %s", e)
@@ -74,14 +78,14 @@ class ClassArchive:
 
     def give_up(self) -> None:
         """Drop the archive: Java did not start with it or has not written it. The next attempt is much later."""
-        _delete(self._new if self.is_being_written else self.path)
+        _delete(self._draft if self.is_being_written else self.path)
         with suppress(OSError), open(self.path.removesuffix("jsa") + "failed", "w"):
             pass
         self._unlock()
 
     def drop(self) -> None:
         """Drop the archive: the JVM ended before it loaded enough classes."""
-        _delete(self._new)
+        _delete(self._draft)
         self._unlock()
 
     def _unlock(self) -> None:

@@ -57,7 +57,7 @@ def connect_gateway() -> None:
     contexts._ensure_initialized()
 
 
-def forget_gateway() -> None:
+def reset_gateway() -> None:
     """Reset PySpark's references to a dead JVM, so that another can be started."""
     contexts = context_class()
     assert contexts is not None

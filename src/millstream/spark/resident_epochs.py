@@ -240,15 +240,15 @@ class FallbackEpochs:
     resident_slots = True
     slices = QUICK
 
-    def __init__(self, resident: EpochRunner, make_other: Callable[[], EpochRunner]) -> None:
+    def __init__(self, resident: EpochRunner, create_fallback: Callable[[], EpochRunner]) -> None:
         """Try resident slots first.
 
         Args:
             resident: runs epochs in resident slots.
-            make_other: creates the runner to fall back to.
+            create_fallback: creates the runner to fall back to.
         """
         self._runner = resident
-        self._make_other = make_other
+        self._create_fallback = create_fallback
         self._lock = threading.Lock()
         self._is_cancelled = False
         self._has_fallen_back = False
@@ -268,7 +268,7 @@ class FallbackEpochs:
             self._runner.release()
         # No epoch has run: the other runner starts with the same one.
         with self._lock:
-            self._runner = self._make_other()
+            self._runner = self._create_fallback()
             if self._is_cancelled:
                 raise EpochFailed(f"Epoch {tasks[0].epoch} was cancelled.")
         self._has_fallen_back = True

@@ -18,7 +18,7 @@ from millstream.common.errors import DamagedStateError, StateNotSharedError
 from millstream.jobmaster.dependencies import Dependencies
 from millstream.operators.diagnostics.logs import levels
 
-# A file beside the job's state, by which workers check that they access the same storage.
+# A file next to the job's state, by which workers check that they access the same storage.
 _MARK = "driver"
 
 
@@ -33,14 +33,14 @@ class JobRef:
     # Identifies this run of the program.
     run: str
     # The archive of the plan in Spark's files, if executors do not share the driver's disk.
-    parcel: str | None = None
+    archive: str | None = None
     # Whether all machines must have access to the job's state.
     shares_state: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
 class SavedPlan:
-    """What workers need of a job; each process reads it once.
+    """The part of a job that workers need; each process reads it once.
 
     Attributes:
         plan: the pickled JobPlan: it can be loaded only after the other fields are applied.
@@ -77,7 +77,7 @@ def save_plan(
 def find_plan(job: JobRef) -> SavedPlan:
     """Read a job's plan from the driver's disk or from Spark's files."""
     home = os.path.dirname(job.directory)
-    here = home if job.parcel is None else unpack_job_files(job.parcel)
+    here = home if job.archive is None else unpack_job_files(job.archive)
     with open(os.path.join(here, os.path.basename(job.directory), "plan"), "rb") as f:
         saved: SavedPlan = pickle.load(f)
     if here == home:
@@ -88,40 +88,40 @@ def find_plan(job: JobRef) -> SavedPlan:
 
 def mark_shared(state: StateLocation, run: str) -> None:
     """Write the file by which workers check that they access the job's state."""
-    _beside(state).publish(_MARK, run.encode())
+    _parent_storage(state).publish(_MARK, run.encode())
 
 
 def check_shared(state: StateLocation, run: str) -> None:
     """Raise StateNotSharedError if this machine does not access the job's state."""
     try:
-        seen = bytes(_beside(state).read(_MARK))
+        seen = bytes(_parent_storage(state).read(_MARK))
     except DamagedStateError:
         seen = b""
     if seen != run.encode():
         raise StateNotSharedError(
-            f"The machine {socket.gethostname()} does not see the job's state in {state.url}: set "
-            "execution.checkpointing.dir to a place that the driver and all executors share, such as s3://bucket/path "
+            f"The machine {socket.gethostname()} cannot access the job's state in {state.url}: set "
+            "execution.checkpointing.dir to storage that the driver and all executors share, such as s3://bucket/path "
             "or a directory that is mounted on each of them."
         )
 
 
-def _beside(state: StateLocation) -> Storage:
+def _parent_storage(state: StateLocation) -> Storage:
     # Files inside the directory that belong to no checkpoint are deleted.
     return replace(state, url=state.url.rpartition("/")[0]).open()
 
 
 # Subdirectories of a job's directory that workers need.
-_CARRIED = ("files", "archives", "packages")
+_JOB_SUBDIRECTORIES = ("files", "archives", "packages")
 
 
 def send_job_files(context: SparkContext, directory: str, plan: str, name: str) -> str:
     """Add a plan and the program's files to Spark's files; return the archive's name."""
     name = f"millstream-{name}.tar"
     path = os.path.join(directory, name)
-    with tarfile.open(path, "w") as parcel:
-        for part in (os.path.basename(plan), *_CARRIED):
+    with tarfile.open(path, "w") as archive:
+        for part in (os.path.basename(plan), *_JOB_SUBDIRECTORIES):
             if os.path.exists(os.path.join(directory, part)):
-                parcel.add(os.path.join(directory, part), part)
+                archive.add(os.path.join(directory, part), part)
     context.addFile(path)
     return name
 
@@ -131,11 +131,11 @@ def unpack_job_files(name: str) -> str:
     root = SparkFiles.getRootDirectory()
     target = os.path.join(root, name + ".d")
     if not os.path.isdir(target):
-        fresh = tempfile.mkdtemp(prefix="millstream-parcel-", dir=root)
-        with tarfile.open(SparkFiles.get(name)) as parcel:
+        fresh = tempfile.mkdtemp(prefix="millstream-archive-", dir=root)
+        with tarfile.open(SparkFiles.get(name)) as archive:
             if hasattr(tarfile, "fully_trusted_filter"):
-                parcel.extraction_filter = tarfile.fully_trusted_filter
-            parcel.extractall(fresh)
+                archive.extraction_filter = tarfile.fully_trusted_filter
+            archive.extractall(fresh)
         try:
             os.rename(fresh, target)
         except OSError:

@@ -95,7 +95,7 @@ def get_context(config: Configuration) -> SparkContext:
     """Return the program's Spark context, starting Spark if necessary."""
     with _lock:
         if is_dead():
-            pyspark_internals.forget_gateway()
+            pyspark_internals.reset_gateway()
             _settings.clear()
         active = active_context()
         if active is not None:

@@ -1,4 +1,4 @@
-"""Attachment of a process to a session cluster: its jobs run on the cluster's Spark, in allotted slots.
+"""Attachment of a process to a session cluster: its jobs run on the cluster's Spark, in allocated slots.
 
 This module does not import PySpark: a program loads while the cluster is reached.
 """
@@ -43,22 +43,22 @@ class Attachment:
         return AttachmentFields(port=self.port, secret=self.secret, control=self.control, master=self.master)
 
 
-class Allotment(Protocol):
-    """Allots slots to jobs."""
+class SlotAllocator(Protocol):
+    """Allocates slots to jobs."""
 
     def __call__(self, plan: JobPlan, is_cancelled: Callable[[], bool]) -> int:
-        """Wait for slots; return their number, or raise IncurableError if they are refused."""
+        """Wait for slots; return their number, or raise UnrecoverableError if they are refused."""
         ...
 
 
 _attachments: list[Attachment] = []
-_allotments: list[Allotment] = []
+_allocators: list[SlotAllocator] = []
 
 
-def attach(attachment: Attachment, allotment: Allotment) -> None:
+def attach(attachment: Attachment, allocator: SlotAllocator) -> None:
     """Attach this process to a cluster."""
     _attachments.append(attachment)
-    _allotments.append(allotment)
+    _allocators.append(allocator)
 
 
 def attachment() -> Attachment | None:
@@ -66,23 +66,23 @@ def attachment() -> Attachment | None:
     return _attachments[-1] if _attachments else None
 
 
-def with_allotment(plan: JobPlan, make: Callable[[int | None], EpochRunner]) -> EpochRunner:
-    """Return the runner of epochs; in an attached process, it waits for allotted slots.
+def with_allocated_slots(plan: JobPlan, make: Callable[[int | None], EpochRunner]) -> EpochRunner:
+    """Return the runner of epochs; in an attached process, it waits for allocated slots.
 
     Args:
         plan: the job.
         make: creates the runner for a number of slots; None without a cluster.
     """
-    return AllottedEpochs(_allotments[-1], plan, make) if _allotments else make(None)
+    return AllocatedEpochs(_allocators[-1], plan, make) if _allocators else make(None)
 
 
-class AllottedEpochs:
-    """Runs the epochs of one execution in allotted slots (an `EpochRunner`)."""
+class AllocatedEpochs:
+    """Runs the epochs of one execution in allocated slots (an `EpochRunner`)."""
 
-    def __init__(self, allotment: Allotment, plan: JobPlan, make: Callable[[int | None], EpochRunner]) -> None:
+    def __init__(self, allocator: SlotAllocator, plan: JobPlan, make: Callable[[int | None], EpochRunner]) -> None:
         self.resident_slots = False
         self.slices: SliceBounds = QUICK
-        self._allotment = allotment
+        self._allocator = allocator
         self._plan = plan
         self._make = make
         self._lock = threading.Lock()
@@ -90,7 +90,7 @@ class AllottedEpochs:
         self._runner: EpochRunner | None = None
 
     def open(self, lost: Callable[[], None]) -> None:
-        slots = self._allotment(self._plan, self._is_cancelled.is_set)
+        slots = self._allocator(self._plan, self._is_cancelled.is_set)
         with self._lock:
             if self._is_cancelled.is_set():
                 raise JobCancelledError(

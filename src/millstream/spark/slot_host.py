@@ -80,12 +80,12 @@ class Host:
         """Start slots; return when they have ended."""
         if (identity := self._function.credentials.identity) is not None:
             # Here, so that an error fails the Spark task.
-            identity.context(is_called=False)
+            identity.context(is_server=False)
         with child_exit_notifications() as child_exits:
             for slot in slots:
                 self._pids.add(self._fork(slot))
             try:
-                self._hold(child_exits)
+                self._hold_slots(child_exits)
             finally:
                 self._end()
 
@@ -103,22 +103,22 @@ class Host:
         self._watched[pid] = slot, heartbeat
         return pid
 
-    def _hold(self, child_exits: socket.socket) -> None:
+    def _hold_slots(self, child_exits: socket.socket) -> None:
         try:
             lifeline = Connection.to(self._function.driver, self._function.credentials)
         except OSError:
             # The driver has released the slots.
             return
-        lifeline.push(Frame(Kind.HOLD))
+        lifeline.push(Frame(Kind.REGISTER_HOST))
         poller = Poller()
         poller.add(lifeline, lambda frame: None, self._on_disconnect)
         poller.watch(child_exits.fileno(), lambda: drain(child_exits))
         next_check, pause = 0.0, self._function.heartbeat.pause
-        while not self._is_disconnected and self._living():
+        while not self._is_disconnected and self._running_pids():
             if time.monotonic() >= next_check:
                 next_check = time.monotonic() + pause
                 self._end_frozen(lifeline, poller)
-            poller.turn(next_check - time.monotonic())
+            poller.poll(next_check - time.monotonic())
         poller.close()
 
     def _end_frozen(self, lifeline: Connection, poller: Poller) -> None:
@@ -126,13 +126,13 @@ class Host:
         for pid in [pid for pid in self._pids if self._watched[pid][1].is_silent(pid)]:
             text = describe_silence(self._watched[pid][0], pid, self._function.heartbeat)
             lifeline.push(Frame(Kind.FROZEN, payload=text.encode()))
-            poller.turn(0)
+            poller.poll(0)
             kill(pid, signal.SIGKILL)
 
     def _on_disconnect(self) -> None:
         self._is_disconnected = True
 
-    def _living(self) -> set[int]:
+    def _running_pids(self) -> set[int]:
         for pid in list(self._pids):
             if os.waitpid(pid, os.WNOHANG)[0]:
                 self._pids.discard(pid)
@@ -143,7 +143,7 @@ class Host:
         for pid in self._pids:
             kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + CLOSE_SECONDS
-        while self._living() and time.monotonic() < deadline:
+        while self._running_pids() and time.monotonic() < deadline:
             time.sleep(0.005)
         for pid in self._pids:
             kill(pid, signal.SIGKILL)

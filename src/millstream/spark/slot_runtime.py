@@ -92,7 +92,7 @@ def load_plan(job: JobRef) -> tuple[JobPlan, Storage]:
         pyflink_names.install()
     plan: JobPlan = pickle.loads(saved.plan)
     adopt_main_classes()
-    if job.parcel is not None and job.shares_state:
+    if job.archive is not None and job.shares_state:
         check_shared(saved.state, job.run)
     return plan, saved.state.open()
 

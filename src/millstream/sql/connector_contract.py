@@ -42,7 +42,7 @@ class TableContext:
 
 
 @fast_dataclass
-class Found:
+class LookupResult:
     """The result of a lookup.
 
     Attributes:
@@ -71,7 +71,7 @@ class LookupSource(ABC):
     """Looks up rows by key. Created on the driver, used and closed in a subtask."""
 
     @abstractmethod
-    def find(self, keys: Sequence[tuple[Key, ...]]) -> Found:
+    def find(self, keys: Sequence[tuple[Key, ...]]) -> LookupResult:
         """Return the rows of keys, which are distinct and not null."""
 
     @abstractmethod

@@ -147,17 +147,17 @@ def _of_decimals(operator: str, a: DecimalType, b: DecimalType) -> DataType:
     before = a.precision - a.scale, b.precision - b.scale
     if operator in "+-":
         scale = max(a.scale, b.scale)
-        return fitted(max(before) + scale + 1, scale)
+        return bounded_decimal(max(before) + scale + 1, scale)
     if operator == "*":
-        return fitted(a.precision + b.precision + 1, a.scale + b.scale)
+        return bounded_decimal(a.precision + b.precision + 1, a.scale + b.scale)
     if operator == "/":
         scale = max(_MIN_SCALE, a.scale + b.precision + 1)
-        return fitted(before[0] + b.scale + scale, scale)
+        return bounded_decimal(before[0] + b.scale + scale, scale)
     scale = max(a.scale, b.scale)
-    return fitted(min(before) + scale, scale)
+    return bounded_decimal(min(before) + scale, scale)
 
 
-def fitted(precision: int, scale: int) -> DecimalType:
+def bounded_decimal(precision: int, scale: int) -> DecimalType:
     """Return a decimal type, with a reduced scale if the precision is too large."""
     if precision > MAX_PRECISION:
         scale = max(MAX_PRECISION - (precision - scale), min(scale, _MIN_SCALE))
@@ -289,7 +289,7 @@ def _common_number(left: DataType, right: DataType) -> DataType:
     assert a is not None
     assert b is not None
     scale = max(a.scale, b.scale)
-    return fitted(max(a.precision - a.scale, b.precision - b.scale) + scale, scale)
+    return bounded_decimal(max(a.precision - a.scale, b.precision - b.scale) + scale, scale)
 
 
 def _common_sized(left: DataType, right: DataType, fixed: type[DataType], varying: type[DataType]) -> DataType:
@@ -392,9 +392,9 @@ def can_store(source: DataType, target: DataType) -> bool:
         wide = isinstance(target, _APPROXIMATE) or not isinstance(source, _APPROXIMATE)
         return wide and not (isinstance(source, DoubleType) and isinstance(target, FloatType))
     if is_string(source) or is_binary(source):
-        alike = (is_string(source) and is_string(target)) or (is_binary(source) and is_binary(target))
+        is_same_family = (is_string(source) and is_string(target)) or (is_binary(source) and is_binary(target))
         grows = isinstance(source, (VarCharType, VarBinaryType)) and isinstance(target, (CharType, BinaryType))
-        return alike and not grows
+        return is_same_family and not grows
     if isinstance(source, TimestampType) and isinstance(target, (DateType, TimeType)):
         return True
     if isinstance(source, _TIMESTAMPS) and isinstance(target, _TIMESTAMPS):

@@ -255,7 +255,9 @@ def decode(name: str, data: bytes | memoryview, expected: Checksum | None = None
     if magic != _MAGIC:
         raise DamagedStateError(f"State file {name} is not a millstream state file.")
     if version != _VERSION:
-        raise DamagedStateError(f"State file {name} has format {version}; this millstream reads {_VERSION}.")
+        raise DamagedStateError(
+            f"State file {name} has format {version}; this version of millstream reads format {_VERSION}."
+        )
     try:
         length, crc, end_magic = _TAIL.unpack_from(data, len(data) - _TAIL.size)
         if end_magic != _MAGIC:
@@ -278,8 +280,8 @@ def decode(name: str, data: bytes | memoryview, expected: Checksum | None = None
         raise DamagedStateError(f"State file {name} is damaged: its footer cannot be read ({e}).") from e
     if header.name not in (None, name.rpartition("/")[2]) or expected not in (None, checksum):
         raise DamagedStateError(
-            f"State file {name} is not the one that was written for this checkpoint: it was replaced by another file, "
-            f"written as {header.name}."
+            f"State file {name} is not the file that this checkpoint wrote: it was replaced by another file, written "
+            f"as {header.name}."
         )
     return file
 

@@ -82,8 +82,8 @@ class RowChange:
 
 def _part(batch: pa.RecordBatch, groups: range, max_parallelism: int) -> pa.RecordBatch:
     groups_of_rows = groups_of(batch.column(0).to_numpy(), max_parallelism)
-    mine = (groups_of_rows >= groups.start) & (groups_of_rows < groups.stop)
-    return batch if mine.all() else batch.filter(pa.array(mine))
+    own_part = (groups_of_rows >= groups.start) & (groups_of_rows < groups.stop)
+    return batch if own_part.all() else batch.filter(pa.array(own_part))
 
 
 def check_columns(change: RowChange, expected: Sequence[tuple[str, pa.DataType | None]]) -> None:
@@ -118,7 +118,7 @@ class LiveColumns(Protocol):
     def load(self, change: RowChange) -> None:
         """Apply keys of a file, without recording them as changes."""
 
-    def everything(self) -> list[RowChange]:
+    def all_changes(self) -> list[RowChange]:
         """Return all keys in disjoint pieces."""
 
     def changes(self) -> list[RowChange]:
@@ -144,7 +144,7 @@ class ColumnTable(StateTable):
             self.overlay[0] = (*self.overlay.get(0, ()), *changes)
 
     def rows(self) -> Iterator[tuple[int, Value]]:
-        yield from enumerate((change,) for change in self._live.everything())
+        yield from enumerate((change,) for change in self._live.all_changes())
 
     def apply(self, delta: dict[int, Value]) -> None:
         # Key groups are independent: the first changes of all are loaded together, then the second.

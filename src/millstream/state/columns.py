@@ -44,8 +44,8 @@ def column(values: Iterable[Value]) -> pa.Array:
     for value in rows:
         value_kind = _kind_of(value)
         if value_kind is not kind:
-            kind = _both(kind, value_kind)
-    return pa.array([_fitted(v, kind) for v in rows], _type(kind))
+            kind = _common_field(kind, value_kind)
+    return pa.array([_coerced(v, kind) for v in rows], _type(kind))
 
 
 # A kind is an Arrow field: a type, and whether it is the text of other values.
@@ -84,7 +84,7 @@ def _kind_of(value: Value) -> pa.Field:
     if type(value) is list:
         element = _NULL
         for member in value:
-            element = _both(element, _kind_of(member))
+            element = _common_field(element, _kind_of(member))
         return pa.field("value", pa.list_(element.with_name("element")))
     if type(value) is dict:
         return _kind_of_dict(value)
@@ -104,7 +104,7 @@ def _fits_a_column(value: Value) -> bool:
 def _kind_of_dict(value: dict[Value, Value]) -> pa.Field:
     key = item = _NULL
     for k, v in value.items():
-        key, item = _both(key, _kind_of(k)), _both(item, _kind_of(v))
+        key, item = _common_field(key, _kind_of(k)), _common_field(item, _kind_of(v))
     if key is not _NULL and (_is_text(key) or type(next(iter(value))) not in (str, int)):
         return _TEXT
     return pa.field("value", pa.map_(key.with_name("key").with_nullable(False), item.with_name("value")))
@@ -125,7 +125,7 @@ def _numbered(values: Sized) -> list[str]:
     return [f"_{i}" for i in range(1, len(values) + 1)]
 
 
-def _both(one: pa.Field, other: pa.Field) -> pa.Field:
+def _common_field(one: pa.Field, other: pa.Field) -> pa.Field:
     """Return the kind that both fit."""
     if one.type.equals(other.type) and _is_text(one) == _is_text(other):
         # Inside, a string may be the text of another value on one side only.
@@ -139,18 +139,18 @@ def _both(one: pa.Field, other: pa.Field) -> pa.Field:
         return pa.field("value", pa.float64())
     a, b = one.type, other.type
     if pa.types.is_list(a) and pa.types.is_list(b):
-        return pa.field("value", pa.list_(_both(a.value_field, b.value_field).with_name("element")))
+        return pa.field("value", pa.list_(_common_field(a.value_field, b.value_field).with_name("element")))
     if pa.types.is_map(a) and pa.types.is_map(b):
-        key = _both(a.key_field, b.key_field)
+        key = _common_field(a.key_field, b.key_field)
         if not _is_text(key):
-            item = _both(a.item_field, b.item_field)
+            item = _common_field(a.item_field, b.item_field)
             return pa.field("value", pa.map_(key.with_name("key").with_nullable(False), item.with_name("value")))
     if pa.types.is_struct(a) and pa.types.is_struct(b) and [f.name for f in a] == [f.name for f in b]:
-        return pa.field("value", pa.struct([_both(f, b.field(f.name)).with_name(f.name) for f in a]))
+        return pa.field("value", pa.struct([_common_field(f, b.field(f.name)).with_name(f.name) for f in a]))
     return _TEXT
 
 
-def _fitted(value: Value, kind: pa.Field) -> Value:
+def _coerced(value: Value, kind: pa.Field) -> Value:
     """Return a value in the form of its column."""
     if value is None:
         return None
@@ -158,17 +158,17 @@ def _fitted(value: Value, kind: pa.Field) -> Value:
         return text_of(value)
     t = kind.type
     if pa.types.is_list(t):
-        return [_fitted(v, t.value_field) for v in value]
+        return [_coerced(v, t.value_field) for v in value]
     if pa.types.is_map(t):
-        return [(_fitted(k, t.key_field), _fitted(v, t.item_field)) for k, v in value.items()]
+        return [(_coerced(k, t.key_field), _coerced(v, t.item_field)) for k, v in value.items()]
     if pa.types.is_struct(t):
-        return {name: _fitted(v, t.field(name)) for name, v in fields_of(value).items()}
+        return {name: _coerced(v, t.field(name)) for name, v in fields_of(value).items()}
     return float(value) if pa.types.is_floating(t) else value
 
 
 def text_of(value: Value) -> str:
     """Return a value as JSON if it is plain data, else its repr; always encodable as UTF-8."""
-    for write in (_json, repr, _about):
+    for write in (_json, repr, _class_name_of):
         try:
             return _writable(write(value))
         except Exception:
@@ -181,7 +181,7 @@ def _json(value: Value) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _about(value: Value) -> str:
+def _class_name_of(value: Value) -> str:
     return f"<{type(value).__module__}.{type(value).__qualname__}>"
 
 
@@ -212,10 +212,10 @@ def jsonable(value: Value) -> Json:
     fields = fields_of(value)
     if fields:
         return {name: jsonable(v) for name, v in fields.items()}
-    return _other(value)
+    return _other_text(value)
 
 
-def _other(value: Value) -> str:
+def _other_text(value: Value) -> str:
     writers: dict[type, Callable[[Value], str]] = {
         bytes: lambda v: base64.b64encode(v).decode(),
         datetime.datetime: datetime.datetime.isoformat,

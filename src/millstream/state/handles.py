@@ -11,7 +11,7 @@ from types import GenericAlias
 from typing import ClassVar
 
 from millstream.common.aliases import Value
-from millstream.common.coercion import QUICK, Converter, fitter, plain_class
+from millstream.common.coercion import QUICK, Converter, coercer_of, plain_class
 from millstream.common.immutability import ATOMS, detach
 from millstream.state.descriptors import Aggregator, MapStateDescriptor, StateDescriptor
 from millstream.state.table import MISSING, REMOVED, KeyCell, Patch, StateTable
@@ -20,7 +20,7 @@ from millstream.state.table import MISSING, REMOVED, KeyCell, Patch, StateTable
 class State:
     """State of the current key."""
 
-    __slots__ = ("_base", "_cell", "_fit", "_overlay", "_table")
+    __slots__ = ("_base", "_cell", "_coerce", "_overlay", "_table")
 
     # Annotations may have the type of the values, as in `ValueState[int]`.
     __class_getitem__: ClassVar[object] = classmethod(GenericAlias)
@@ -30,14 +30,14 @@ class State:
         self._base = table.base
         self._overlay = table.overlay
         self._cell = cell
-        self._fit: Converter | None = None
+        self._coerce: Converter | None = None
 
     def declared(self, descriptor: StateDescriptor) -> None:
         """Coerce added values to the declared type."""
-        self._fit = fitter(descriptor.element_type, f"State {descriptor.name!r}")
+        self._coerce = coercer_of(descriptor.element_type, f"State {descriptor.name!r}")
 
-    def _fitted(self, value: Value) -> Value:
-        return value if self._fit is None else self._fit(value)
+    def _coerced(self, value: Value) -> Value:
+        return value if self._coerce is None else self._coerce(value)
 
     def get_internal_state(self) -> State:
         """Return the state itself: it has no internal form."""
@@ -77,8 +77,8 @@ class ValueState(State):
         elif value is None:
             self.clear()
         else:
-            if self._fit is not None:
-                value = self._fit(value)
+            if self._coerce is not None:
+                value = self._coerce(value)
             self._overlay[self._cell.key] = value if value.__class__ in ATOMS else detach(value)
 
 
@@ -109,7 +109,7 @@ class ListState(MergingState):
 
     def add(self, value: Value) -> None:
         """Append a value."""
-        self._table.append(self._cell.key, detach(self._fitted(value)))
+        self._table.append(self._cell.key, detach(self._coerced(value)))
 
     def add_all(self, values: Iterable[Value]) -> None:
         """Append several values."""
@@ -123,7 +123,7 @@ class ListState(MergingState):
 
     def update(self, values: Iterable[Value]) -> None:
         """Replace the list."""
-        content = [detach(self._fitted(v)) for v in values]
+        content = [detach(self._coerced(v)) for v in values]
         if content:
             self._overlay[self._cell.key] = content
         else:
@@ -136,16 +136,16 @@ class ListState(MergingState):
 class MapState(State):
     """A map per key."""
 
-    __slots__ = ("_fit_key",)
+    __slots__ = ("_coerce_key",)
 
     def __init__(self, table: StateTable, cell: KeyCell) -> None:
         super().__init__(table, cell)
-        self._fit_key: Converter | None = None
+        self._coerce_key: Converter | None = None
 
     def declared(self, descriptor: StateDescriptor) -> None:
         super().declared(descriptor)
         assert isinstance(descriptor, MapStateDescriptor)
-        self._fit_key = fitter(descriptor.key_type_info, f"A key of state {descriptor.name!r}")
+        self._coerce_key = coercer_of(descriptor.key_type_info, f"A key of state {descriptor.name!r}")
 
     def get(self, key: Value) -> Value:
         """Return the value of an entry, None if there is none."""
@@ -154,11 +154,11 @@ class MapState(State):
 
     def put(self, key: Value, value: Value) -> None:
         """Set the value of a key."""
-        self._put(key, detach(self._fitted(value)))
+        self._put(key, detach(self._coerced(value)))
 
     def _put(self, key: Value, content: Value) -> None:
-        if self._fit_key is not None:
-            key = self._fit_key(key)
+        if self._coerce_key is not None:
+            key = self._coerce_key(key)
         row = self._cell.key
         change = self._overlay.get(row)
         if change is None:
@@ -252,7 +252,7 @@ class ReducingState(MergingState):
         row = self._cell.key
         before = self._table.get(row)
         combined = value if before is None else self._reduce(detach(before), value)
-        self._overlay[row] = detach(self._fitted(combined))
+        self._overlay[row] = detach(self._coerced(combined))
 
     def get(self) -> Value:
         """Return the reduced value, None if nothing was added."""
@@ -273,7 +273,7 @@ class AggregatingState(MergingState):
         row = self._cell.key
         before = self._table.get(row)
         accumulator = self._function.create_accumulator() if before is None else detach(before)
-        self._overlay[row] = detach(self._fitted(self._function.add(value, accumulator)))
+        self._overlay[row] = detach(self._coerced(self._function.add(value, accumulator)))
 
     def get(self) -> Value:
         """Return the function's result over the added values, None if there are none."""

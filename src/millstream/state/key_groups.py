@@ -69,7 +69,7 @@ def stable_hash(key: Key) -> int:
         3904355907
     """
     hasher = _HASHERS.get(key.__class__)
-    return hasher(key) if hasher is not None else _other(key)
+    return hasher(key) if hasher is not None else _hash_by_class(key)
 
 
 def _mix(h: int) -> int:
@@ -189,7 +189,7 @@ _HASHERS: dict[type, Callable[[Key], int]] = {
 _hashers_of_classes: WeakKeyDictionary[type, Callable[[Key], int]] = WeakKeyDictionary()
 
 
-def _other(key: Key) -> int:
+def _hash_by_class(key: Key) -> int:
     if isinstance(key, FrozenNaN):
         return _NAN
     cls = key.__class__

@@ -65,7 +65,7 @@ class StateStorage(Protocol):
         """Write a file from its parts; return its size."""
         ...
 
-    def forget(self, names: list[str]) -> None:
+    def drop_local_copies(self, names: list[str]) -> None:
         """Drop this host's copies of files that will not be read again."""
         ...
 
@@ -137,7 +137,7 @@ class KeyedState:
         self._digests = digests
         self._tables: dict[str, StateTable] = {}
         self._handles: dict[tuple[str, KeyCell], tuple[StateDescriptor, State]] = {}
-        self._lives: dict[str, Lifetime] = {}
+        self._lifetimes: dict[str, Lifetime] = {}
         self._sweeping: dict[str, Iterator[Key]] = {}
         self._when_loaded: list[Callable[[], None]] = []
         self._when_taken_over: list[Callable[[], None]] = []
@@ -218,7 +218,7 @@ class KeyedState:
         self._check_life(descriptor)
         life = None
         if descriptor.ttl is not None and descriptor.ttl.is_enabled():
-            life = self._lives[descriptor.name] = Lifetime(descriptor.ttl, self._clock)
+            life = self._lifetimes[descriptor.name] = Lifetime(descriptor.ttl, self._clock)
         handle = _make_handle(descriptor, table, cell, life)
         handle.declared(descriptor)
         self._handles[descriptor.name, cell] = descriptor, handle
@@ -232,9 +232,8 @@ class KeyedState:
             return
         if expires != (descriptor.name in before):
             raise InvalidProgramError(
-                f"State {descriptor.name!r} has {'a' if expires else 'no'} time to live now, and had "
-                f"{'none' if expires else 'one'} in the snapshot that the job is restored from: do not change that, or "
-                "use another name."
+                f"State {descriptor.name!r} has {'a' if expires else 'no'} time to live, but had "
+                f"{'none' if expires else 'one'} in the restored snapshot: set it as before, or use another name."
             )
 
     def _check_same(self, known: StateDescriptor, descriptor: StateDescriptor) -> None:
@@ -252,9 +251,9 @@ class KeyedState:
         """The tables by name."""
         return self._tables
 
-    def life_of(self, name: str) -> Lifetime | None:
+    def lifetime_of(self, name: str) -> Lifetime | None:
         """Return the time to live of a table's contents; None if they do not expire."""
-        return self._lives.get(name)
+        return self._lifetimes.get(name)
 
     def descriptor_of(self, name: str) -> StateDescriptor | None:
         """Return the descriptor of a state, None if user code has not requested it."""
@@ -305,29 +304,29 @@ class KeyedState:
         if name in self._tables:
             yield from self._tables[name].rows()
 
-    def prepare(self, version: Version, held: int | None = None) -> None:
+    def prepare(self, version: Version, held_epoch: int | None = None) -> None:
         """Bring the tables to the state of a version.
 
         Args:
             version: the last acknowledged file.
-            held: the epoch whose changes this process holds in addition; None if the file has all.
+            held_epoch: the epoch whose changes this process holds in addition; None if the file has all.
         """
         expected = None
         if isinstance(version, StoredState):
             expected, version = version.checksum, version.file
         pending = self._pending
-        self.was_local = None if version is None and held is None else True
+        self.was_local = None if version is None and held_epoch is None else True
         if pending is not None and version == pending.name:
             self._advance()
             if pending.is_base:
-                self._storage.forget([f.name for f in self._chain.files])
+                self._storage.drop_local_copies([f.name for f in self._chain.files])
             self._chain = self._chain.then(pending)
             self._version, self._pending, self._dirty = version, None, False
             self._holds, self._is_ahead, self._bytes_in = False, False, 0
-        elif held is not None:
-            if self._dirty or (held, version) != (self._epoch, self._version):
+        elif held_epoch is not None:
+            if self._dirty or (held_epoch, version) != (self._epoch, self._version):
                 raise StateLostError(
-                    f"The state of operator {self._operator} after epoch {held} is not in this process."
+                    f"The state of operator {self._operator} after epoch {held_epoch} is not in this process."
                 )
         elif self._dirty or self._holds or version != self._version:
             self.was_local = None if version is None else False
@@ -359,8 +358,8 @@ class KeyedState:
             # Changes of a base in memory take no more than it does. Before the first file, they move into the base.
             return True
         # Changes of columns are in the columns, not in overlays.
-        held = sum(len(t.overlay) for t in self._tables.values())
-        return not held or (self._bytes_in < HELD_BYTES and held < HELD_ROWS)
+        held_epoch = sum(len(t.overlay) for t in self._tables.values())
+        return not held_epoch or (self._bytes_in < HELD_BYTES and held_epoch < HELD_ROWS)
 
     def hold(self, epoch: int) -> Version:
         """Retain the changes since the last file in memory; return that file."""
@@ -423,9 +422,9 @@ class KeyedState:
         written, self._written = self._written, 0
         return written
 
-    def _sections(self, everything: bool) -> Iterator[Section]:
+    def _sections(self, whole: bool) -> Iterator[Section]:
         for name, table in self._tables.items():
-            if everything:
+            if whole:
                 yield from sections(name, table.kind, table.address, table.rows())
             elif table.overlay:
                 yield Section(name, table.kind, table.address, table.overlay)
@@ -452,7 +451,7 @@ class KeyedState:
         }
 
     def _drop_expired(self) -> None:
-        for name, life in self._lives.items():
+        for name, life in self._lifetimes.items():
             table = self._tables[name]
             # Row by row: a base on disk may not fit into memory.
             for row in chain(list(table.overlay), _addresses(table.base)):
@@ -460,7 +459,7 @@ class KeyedState:
 
     def _sweep(self) -> None:
         """Check some rows for expiry: for each changed row as many as the cleanup strategy defines."""
-        for name, life in self._lives.items():
+        for name, life in self._lifetimes.items():
             table = self._tables[name]
             for _ in range(life.config.cleanup.rows_to_check * len(table.overlay)):
                 row = next(self._sweeping.get(name, iter(())), MISSING)
@@ -531,7 +530,7 @@ def _expire(table: StateTable, row: Key, life: Lifetime) -> None:
     content = table.get(row)
     if content is None:
         return
-    rest = table.kind.living(content, life.has_expired)
+    rest = table.kind.unexpired(content, life.has_expired)
     if rest is None:
         table.remove(row)
     elif len(rest) < len(content):

@@ -86,13 +86,13 @@ class StateKind:
 
     # --- expire
 
-    def living(self, content: Value, has_expired: HasExpired) -> Value:
+    def unexpired(self, content: Value, has_expired: HasExpired) -> Value:
         """Return the part of a row that has not expired, None if there is none."""
         return None if has_expired(content[1]) else content
 
     # --- show
 
-    def nothing(self) -> Value:
+    def empty(self) -> Value:
         """Return the empty state, as a function reads it."""
         return None
 
@@ -116,11 +116,11 @@ class StateKind:
 
     def windows(self, content: Value) -> list[WindowPart]:
         """Return the windows that a row holds."""
-        raise NotImplementedError(f"rows of {self.name} state hold no windows")
+        raise NotImplementedError(f"rows of {self.name} state contain no windows")
 
     def of_windows(self, windows: list[WindowPart]) -> Value:
         """Return the row of these windows."""
-        raise NotImplementedError(f"rows of {self.name} state hold no windows")
+        raise NotImplementedError(f"rows of {self.name} state contain no windows")
 
     def _check(self, value: Value, expected: type) -> None:
         if not isinstance(value, expected):
@@ -146,10 +146,10 @@ class _ListKind(StateKind):
         whole = {r: [*(get(r) or ()), *c] if c.__class__ is Extra else c for r, c in delta.items()}
         super().apply(base, whole)
 
-    def living(self, content: Value, has_expired: HasExpired) -> Value:
+    def unexpired(self, content: Value, has_expired: HasExpired) -> Value:
         return [e for e in content if not has_expired(e[1])] or None
 
-    def nothing(self) -> Value:
+    def empty(self) -> Value:
         return []
 
     def stored(self, value: Value) -> Value:
@@ -185,10 +185,10 @@ class _MapKind(StateKind):
         whole = {r: patched(get(r), c) or None if c.__class__ is Patch else c for r, c in delta.items()}
         super().apply(base, whole)
 
-    def living(self, content: Value, has_expired: HasExpired) -> Value:
+    def unexpired(self, content: Value, has_expired: HasExpired) -> Value:
         return {k: e for k, e in content.items() if not has_expired(e[1])} or None
 
-    def nothing(self) -> Value:
+    def empty(self) -> Value:
         return {}
 
     def stored(self, value: Value) -> Value:
@@ -289,7 +289,7 @@ def kind_named(name: str, whose: str) -> StateKind:
         whose: the table and its file, for the error message.
 
     Example:
-        >>> kind_named("list", "Table 'seen'").nothing()
+        >>> kind_named("list", "Table 'seen'").empty()
         []
     """
     kind = _BY_NAME.get(name)

@@ -62,7 +62,7 @@ class LmdbStore:
         self._env.set_mapsize(2 * self._env.info()["map_size"])
 
 
-def _others(entries: list[tuple[Key, Value]], row: Key) -> list[tuple[Key, Value]]:
+def _without_row(entries: list[tuple[Key, Value]], row: Key) -> list[tuple[Key, Value]]:
     """Return all entries except that of a row, compared like dict keys: a subclass of str may override `==` alone."""
     return [e for e in entries if not e[0] == row]  # noqa: SIM201
 
@@ -120,7 +120,7 @@ class LmdbBase:
     def _put(self, txn: lmdb.Transaction, row: Key, content: Value) -> None:
         address = self._address(row)
         entries = pickle.loads(data) if (data := txn.get(address)) is not None else []
-        others = _others(entries, row)
+        others = _without_row(entries, row)
         self._count += len(others) == len(entries)
         txn.put(address, dump([*others, (row, content)]))
 
@@ -130,7 +130,7 @@ class LmdbBase:
         if data is None:
             return
         entries = pickle.loads(data)
-        others = _others(entries, row)
+        others = _without_row(entries, row)
         self._count -= len(entries) - len(others)
         if others:
             txn.put(address, dump(others))

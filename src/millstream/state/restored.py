@@ -35,7 +35,7 @@ class Restored:
     max_parallelism: int
     subtask: int
     parallelism: int
-    # The tables whose rows have stamps; None if unknown.
+    # The tables whose rows have TTL timestamps; None if unknown.
     expiring: frozenset[str] | None = None
 
     def sections(self, read: Read) -> Iterator[Section]:
@@ -47,7 +47,7 @@ class Restored:
                 if section.address == BY_NAME:
                     apply(tables, section)
                 elif section.address == BY_PANE:
-                    # A pane has keys of all subtasks: after one has removed it, others may still have theirs.
+                    # A pane has keys of all subtasks: one may have removed it while others still have their keys.
                     apply(panes, section)
                 else:
                     yield self._owned_part(section)
@@ -59,14 +59,14 @@ class Restored:
             yield Section(name, kind, BY_NAME, self._operator_state(name, parts))
 
     def _owned_part(self, section: Section) -> Section:
-        mine = dict(owned(section.address, section.rows.items(), self.groups, self.max_parallelism))
-        return Section(section.table, section.kind, section.address, mine)
+        own_part = dict(owned(section.address, section.rows.items(), self.groups, self.max_parallelism))
+        return Section(section.table, section.kind, section.address, own_part)
 
     def _operator_state(self, name: str, parts: list[StateTable | None]) -> dict[Key, Value]:
         union = name.startswith(UNION_LIST)
         if not union and not (name.startswith(SPLIT_LIST) and len(parts) != self.parallelism):
-            mine = parts[self.subtask % len(parts)]
-            return dict(mine.rows()) if mine is not None else {}
+            own_part = parts[self.subtask % len(parts)]
+            return dict(own_part.rows()) if own_part is not None else {}
         lists: dict[Key, list[Value]] = {}
         for part in parts:
             for row, content in part.rows() if part is not None else ():
@@ -124,16 +124,16 @@ def chain_files(stored: StoredState, read: Read) -> Iterator[ChangelogFile]:
 def owned(
     address: str, rows: Iterable[tuple[Key, Value]], groups: range, max_parallelism: int
 ) -> Iterator[tuple[Key, Value]]:
-    """Yield the rows whose key is in one of the groups; for a pane, the keys that are."""
+    """Yield the rows whose key is in one of the groups; of a pane, only its keys in these groups."""
     if address == BY_PANE:
         for row, content in rows:
             yield row, {k: v for k, v in content.items() if key_group(k, max_parallelism) in groups}
         return
     if address == BY_GROUP:
         for row, content in rows:
-            mine = tuple(change.part(groups, max_parallelism) for change in content)
-            if any(len(change) for change in mine):
-                yield row, mine
+            own_part = tuple(change.part(groups, max_parallelism) for change in content)
+            if any(len(change) for change in own_part):
+                yield row, own_part
         return
     assert address in (BY_KEY, BY_NAMESPACE, BY_TIME), address
     for row, content in rows:

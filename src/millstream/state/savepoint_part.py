@@ -175,9 +175,9 @@ def index_part(file: str, data: bytes | memoryview, checksum: Checksum | None) -
     sizes = pc.add(pc.binary_length(table["pickled_row"]), pc.binary_length(table["pickled_value"]))
     for state in pc.unique(table["state"]).to_pylist():
         is_of_state = pc.equal(table["state"], state)
-        mine = sizes.filter(is_of_state)
+        own_part = sizes.filter(is_of_state)
         first = table.slice(pc.index(table["state"], state).as_py(), 1).to_pylist()[0]
-        yield _section(file, state, first["kind"], first["address"], {}), len(mine), pc.sum(mine).as_py()
+        yield _section(file, state, first["kind"], first["address"], {}), len(own_part), pc.sum(own_part).as_py()
 
 
 def decode_part(

@@ -29,7 +29,7 @@ class SpillFile:
         """
         self._directory = directory
         self._descriptor: int | None = None
-        self._close: Callable[[], object] = _nothing
+        self._close: Callable[[], object] = _no_op
         self._end = 0
         self.written = 0
         self.files = 0
@@ -70,8 +70,8 @@ class SpillFile:
     def clear(self) -> None:
         """Discard all data and free its disk space."""
         self._close()
-        self._descriptor, self._close, self._end = None, _nothing, 0
+        self._descriptor, self._close, self._end = None, _no_op, 0
 
 
-def _nothing() -> None:
+def _no_op() -> None:
     """Do nothing."""

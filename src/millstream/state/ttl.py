@@ -39,9 +39,9 @@ class _One:
 
     _table: StateTable
     _cell: KeyCell
-    _life: Lifetime
+    _lifetime: Lifetime
 
-    _fitted: Callable[[Value], Value]
+    _coerced: Callable[[Value], Value]
 
     def _read(self) -> Value:
         row = self._cell.key
@@ -49,30 +49,30 @@ class _One:
         if content is None:
             return None
         value, stamp = content
-        if self._life.has_expired(stamp):
+        if self._lifetime.has_expired(stamp):
             self._table.remove(row)
-            return detach(value) if self._life.returns_expired else None
-        if self._life.renews_on_read:
-            self._table.put(row, (value, self._life.now()))
+            return detach(value) if self._lifetime.returns_expired else None
+        if self._lifetime.renews_on_read:
+            self._table.put(row, (value, self._lifetime.now()))
         return detach(value)
 
     def _write(self, value: Value) -> None:
-        self._table.put(self._cell.key, self._life.stamp(self._fitted(value)))
+        self._table.put(self._cell.key, self._lifetime.stamp(self._coerced(value)))
 
     def _alive(self) -> Value:
         """Return the value for an update, None if it has expired."""
         content = self._table.get(self._cell.key)
-        return None if content is None or self._life.has_expired(content[1]) else detach(content[0])
+        return None if content is None or self._lifetime.has_expired(content[1]) else detach(content[0])
 
 
 class TtlValueState(_One, ValueState):
     """One value per key, with a time to live."""
 
-    __slots__ = ("_life",)
+    __slots__ = ("_lifetime",)
 
-    def __init__(self, table: StateTable, cell: KeyCell, life: Lifetime) -> None:
+    def __init__(self, table: StateTable, cell: KeyCell, lifetime: Lifetime) -> None:
         super().__init__(table, cell)
-        self._life = life
+        self._lifetime = lifetime
 
     def value(self) -> Value:
         return self._read()
@@ -87,13 +87,13 @@ class TtlValueState(_One, ValueState):
 class TtlReducingState(_One, ReducingState):
     """One reduced value per key, with a time to live."""
 
-    __slots__ = ("_life",)
+    __slots__ = ("_lifetime",)
 
     def __init__(
-        self, table: StateTable, cell: KeyCell, reduce: Callable[[Value, Value], Value], life: Lifetime
+        self, table: StateTable, cell: KeyCell, reduce: Callable[[Value, Value], Value], lifetime: Lifetime
     ) -> None:
         super().__init__(table, cell, reduce)
-        self._life = life
+        self._lifetime = lifetime
 
     def add(self, value: Value) -> None:
         before = self._alive()
@@ -106,11 +106,11 @@ class TtlReducingState(_One, ReducingState):
 class TtlAggregatingState(_One, AggregatingState):
     """One accumulator per key, with a time to live."""
 
-    __slots__ = ("_life",)
+    __slots__ = ("_lifetime",)
 
-    def __init__(self, table: StateTable, cell: KeyCell, function: Aggregator, life: Lifetime) -> None:
+    def __init__(self, table: StateTable, cell: KeyCell, function: Aggregator, lifetime: Lifetime) -> None:
         super().__init__(table, cell, function)
-        self._life = life
+        self._lifetime = lifetime
 
     def add(self, value: Value) -> None:
         accumulator = self._alive()
@@ -126,30 +126,30 @@ class TtlAggregatingState(_One, AggregatingState):
 class TtlListState(ListState):
     """A list per key, whose elements expire individually."""
 
-    __slots__ = ("_life",)
+    __slots__ = ("_lifetime",)
 
-    def __init__(self, table: StateTable, cell: KeyCell, life: Lifetime) -> None:
+    def __init__(self, table: StateTable, cell: KeyCell, lifetime: Lifetime) -> None:
         super().__init__(table, cell)
-        self._life = life
+        self._lifetime = lifetime
 
     def add(self, value: Value) -> None:
-        self._table.append(self._cell.key, self._life.stamp(self._fitted(value)))
+        self._table.append(self._cell.key, self._lifetime.stamp(self._coerced(value)))
 
     def get(self) -> list[Value]:
-        row, life = self._cell.key, self._life
+        row, lifetime = self._cell.key, self._lifetime
         content = self._table.get(row) or []
-        alive = [e for e in content if not life.has_expired(e[1])]
-        if len(alive) < len(content) or (life.renews_on_read and alive):
-            now = life.now()
-            remaining = [(v, now) for v, _ in alive] if life.renews_on_read else alive
+        alive = [e for e in content if not lifetime.has_expired(e[1])]
+        if len(alive) < len(content) or (lifetime.renews_on_read and alive):
+            now = lifetime.now()
+            remaining = [(v, now) for v, _ in alive] if lifetime.renews_on_read else alive
             if remaining:
                 self._table.put(row, remaining)
             else:
                 self._table.remove(row)
-        return [detach(v) for v, _ in (content if life.returns_expired else alive)]
+        return [detach(v) for v, _ in (content if lifetime.returns_expired else alive)]
 
     def update(self, values: Iterable[Value]) -> None:
-        content = [self._life.stamp(self._fitted(v)) for v in values]
+        content = [self._lifetime.stamp(self._coerced(v)) for v in values]
         if content:
             self._table.put(self._cell.key, content)
         else:
@@ -162,26 +162,26 @@ class TtlListState(ListState):
 class TtlMapState(MapState):
     """A map per key, whose entries expire individually."""
 
-    __slots__ = ("_life",)
+    __slots__ = ("_lifetime",)
 
-    def __init__(self, table: StateTable, cell: KeyCell, life: Lifetime) -> None:
+    def __init__(self, table: StateTable, cell: KeyCell, lifetime: Lifetime) -> None:
         super().__init__(table, cell)
-        self._life = life
+        self._lifetime = lifetime
 
     def get(self, key: Value) -> Value:
         entry = super().get(key)
         if entry is None:
             return None
         value, stamp = entry
-        if self._life.has_expired(stamp):
+        if self._lifetime.has_expired(stamp):
             self.remove(key)
-            return value if self._life.returns_expired else None
-        if self._life.renews_on_read:
+            return value if self._lifetime.returns_expired else None
+        if self._lifetime.renews_on_read:
             self.put(key, value)
         return value
 
     def put(self, key: Value, value: Value) -> None:
-        self._put(key, self._life.stamp(self._fitted(value)))
+        self._put(key, self._lifetime.stamp(self._coerced(value)))
 
     def contains(self, key: Value) -> bool:
         return self.get(key) is not None
@@ -189,11 +189,11 @@ class TtlMapState(MapState):
     def _entries(self) -> dict[Value, Value]:
         entries = {}
         for key, (value, stamp) in super()._entries().items():
-            if self._life.has_expired(stamp):
+            if self._lifetime.has_expired(stamp):
                 self.remove(key)
-                if not self._life.returns_expired:
+                if not self._lifetime.returns_expired:
                     continue
-            elif self._life.renews_on_read:
+            elif self._lifetime.renews_on_read:
                 self.put(key, value)
             entries[key] = value
         return entries

@@ -30,7 +30,7 @@ class InlineCall(syntax.Expression):
 
 @fast_dataclass
 class Range(syntax.Expression):
-    """Columns from one to another, by name or by place from 1."""
+    """Columns from one to another, by name or by position from 1."""
 
     start: str | int
     end: str | int
@@ -38,10 +38,10 @@ class Range(syntax.Expression):
 
 @fast_dataclass
 class Chosen(syntax.Expression):
-    """Some columns, or with `left_out` all the others."""
+    """Some columns, or with `excluded` all the others."""
 
     members: tuple[syntax.Expression, ...]
-    left_out: bool = False
+    excluded: bool = False
 
 
 @fast_dataclass
@@ -77,7 +77,7 @@ class OverNamed(syntax.Expression):
 
 @fast_dataclass
 class FieldAt(syntax.Expression):
-    """A field of a row by its place, from 0."""
+    """A field of a row by its index, from 0."""
 
     value: syntax.Expression
     index: int
@@ -179,7 +179,7 @@ def interval(value: syntax.Expression, unit: str) -> syntax.Expression:
     plain = value.arguments[0] if isinstance(value, syntax.Call) and negative else value
     if not isinstance(plain, syntax.Literal) or plain.kind != "INTEGER":
         if unit == "MILLI":
-            raise InvalidProgramError("millis needs a number that is written out: lit(500).millis.")
+            raise InvalidProgramError("millis needs a literal number: lit(500).millis.")
         return syntax.Call("INTERVAL", (value, syntax.Symbol(unit)))
     count = int(plain.text)
     if unit == "MILLI":

@@ -179,7 +179,7 @@ class Selection:
             return [syntax.Name((n,)) for n in names]
         if isinstance(tree, Chosen):
             chosen = [n for member in tree.members for n in self._named(member, names)]
-            selected = [n for n in names if n not in chosen] if tree.left_out else chosen
+            selected = [n for n in names if n not in chosen] if tree.excluded else chosen
             return [syntax.Name((n,)) for n in selected]
         if isinstance(tree, Range):
             return [syntax.Name((n,)) for n in self._named(tree, names)]
@@ -297,7 +297,7 @@ class Selection:
     def _call_of(self, tree: syntax.Expression) -> syntax.Call:
         call = self.tree(tree)
         if not isinstance(call, syntax.Call):
-            raise ValidationException(f"This takes the call of a function, not {summary(tree)}.")
+            raise ValidationException(f"A function call is required, not {summary(tree)}.")
         return call
 
     def mapped(self, func: _Function) -> Node:

@@ -45,7 +45,7 @@ class CatalogDatabase:
         return self.comment
 
     def copy(self) -> CatalogDatabase:
-        """Return another that is equal."""
+        """Return a copy."""
         return replace(self)
 
     def get_description(self) -> str | None:
@@ -100,7 +100,7 @@ class CatalogBaseTable:
         return self.table.comment
 
     def copy(self) -> CatalogBaseTable:
-        """Return another that is equal."""
+        """Return a copy."""
         return CatalogBaseTable(self.table)
 
     def get_description(self) -> str | None:
@@ -128,7 +128,7 @@ class CatalogFunction:
         return self.function.implementation
 
     def copy(self) -> CatalogFunction:
-        """Return another that is equal."""
+        """Return a copy."""
         return CatalogFunction(self.function)
 
     def get_description(self) -> str | None:
@@ -166,7 +166,7 @@ class CatalogModel:
         return CatalogModel(tables.CatalogModel(inputs, outputs, dict(options or {}), comment))
 
     def copy(self) -> CatalogModel:
-        """Return another that is equal."""
+        """Return a copy."""
         return CatalogModel(self.model)
 
     def get_comment(self) -> str | None:
@@ -199,7 +199,7 @@ class CatalogPartition:
         return dict(self.properties)
 
     def copy(self) -> CatalogPartition:
-        """Return another that is equal."""
+        """Return a copy."""
         return replace(self)
 
     def get_description(self) -> str | None:
@@ -216,7 +216,7 @@ class CatalogPartition:
 
 
 class CatalogPartitionSpec:
-    """Which partition: values by column."""
+    """Identifies a partition: values by column."""
 
     def __init__(self, partition_spec: dict[str, str]) -> None:
         if not isinstance(partition_spec, dict):
@@ -268,7 +268,7 @@ class CatalogTableStatistics:
         return dict(self.properties or {})
 
     def copy(self) -> CatalogTableStatistics:
-        """Return another that is equal."""
+        """Return a copy."""
         return replace(self)
 
 
@@ -288,7 +288,7 @@ class CatalogColumnStatistics:
         return dict(self.properties or {})
 
     def copy(self) -> CatalogColumnStatistics:
-        """Return another that is equal."""
+        """Return a copy."""
         return replace(self)
 
 

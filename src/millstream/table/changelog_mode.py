@@ -20,15 +20,15 @@ class ChangelogMode:
 
     @staticmethod
     def insert_only() -> ChangelogMode:
-        """Return the mode of rows that are inserted."""
+        """Return the append-only mode: INSERT only."""
         return ChangelogMode(INSERTS)
 
     @staticmethod
     def upsert() -> ChangelogMode:
-        """Return the mode in which an update is one row, which replaces that of its key."""
+        """Return the upsert mode: an update is one row, which replaces the row of its key."""
         return ChangelogMode(UPSERTS)
 
     @staticmethod
     def all() -> ChangelogMode:
-        """Return the mode in which an update is two rows, the old and the new."""
+        """Return the mode with UPDATE_BEFORE and UPDATE_AFTER."""
         return ChangelogMode(ALL_CHANGES)

@@ -184,7 +184,7 @@ class Streams:
     # --- to streams
 
     def stream(self, table: Table) -> DataStream:
-        """Return a table's rows, which must only be inserted."""
+        """Return the rows of an append-only table."""
         return self._as_stream(table, changelog=False)
 
     def changelog_stream(self, table: Table, schema: Schema | None, mode: ChangelogMode | None) -> DataStream:
@@ -347,7 +347,10 @@ def _streamed(kind: t.DataType) -> TypeInformation:
 
 
 # Types whose values do not depend on length or precision.
-_ALIKE: tuple[tuple[type[t.DataType], ...], ...] = ((t.CharType, t.VarCharType), (t.BinaryType, t.VarBinaryType))
+_SAME_VALUES: tuple[tuple[type[t.DataType], ...], ...] = (
+    (t.CharType, t.VarCharType),
+    (t.BinaryType, t.VarBinaryType),
+)
 
 
 def check_type_info(fields: Fields, kind: object, method: str) -> None:
@@ -363,7 +366,7 @@ def check_type_info(fields: Fields, kind: object, method: str) -> None:
     if len(types) != len(fields.types):
         cause = "Different number of columns."
     else:
-        wrong = [i for i, pair in enumerate(zip(fields.types, types, strict=True)) if not _is_alike(*pair)]
+        wrong = [i for i, pair in enumerate(zip(fields.types, types, strict=True)) if not _is_compatible(*pair)]
         if not wrong:
             return
         cause = f"Incompatible types for sink column '{requested[wrong[0]][0]}' at position {wrong[0] + 1}."
@@ -371,10 +374,12 @@ def check_type_info(fields: Fields, kind: object, method: str) -> None:
     raise mismatch(cause, fields, target, [method])
 
 
-def _is_alike(column: t.DataType, requested: t.DataType) -> bool:
+def _is_compatible(column: t.DataType, requested: t.DataType) -> bool:
     if isinstance(requested, t.RawType):
         return not isinstance(column, t.AtomicType) or isinstance(column, t.RawType)
-    return type(column) is type(requested) or any(isinstance(column, a) and isinstance(requested, a) for a in _ALIKE)
+    return type(column) is type(requested) or any(
+        isinstance(column, a) and isinstance(requested, a) for a in _SAME_VALUES
+    )
 
 
 def record_maker(kind: TypeInformation) -> Callable[[Row], Value]:

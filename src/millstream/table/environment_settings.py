@@ -1,4 +1,4 @@
-"""EnvironmentSettings: streaming or batch, and with which configuration."""
+"""EnvironmentSettings: streaming or batch mode, and the configuration."""
 
 from __future__ import annotations
 

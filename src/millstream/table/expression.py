@@ -64,7 +64,7 @@ class Expression(
         return Expression(self._tree, (name, *extra_names), self._descending)
 
     def cast(self, data_type: DataType) -> Expression[T]:
-        """Return it as another type; a value that cannot be one fails the job."""
+        """Cast to another type; a value that cannot be cast fails the job."""
         return Expression(syntax.Cast(self._tree, data_type))
 
     def try_cast(self, data_type: DataType) -> Expression[T]:

@@ -17,7 +17,7 @@ class CollectionExpression(ExpressionBase[T]):
     """Arrays, maps and rows."""
 
     def get(self, name_or_index: str | int) -> Self:
-        """Return a field of a row, by name or by place from 0."""
+        """Return a field of a row, by name or by index from 0."""
         if isinstance(name_or_index, int):
             return self._as(FieldAt(self._tree, name_or_index))
         return self._as(syntax.Field(self._tree, name_or_index))
@@ -75,7 +75,7 @@ class CollectionExpression(ExpressionBase[T]):
         return self._call("ARRAY_REVERSE")
 
     def array_slice(self, start_offset: Operand, end_offset: Operand = None) -> Self:
-        """Return the elements from one place to another, from 1."""
+        """Return the elements from one position to another, counted from 1."""
         return self._call("ARRAY_SLICE", start_offset, end_offset)
 
     def array_sort(self, ascending_order: Operand = None, null_first: Operand = None) -> Self:
@@ -83,7 +83,7 @@ class CollectionExpression(ExpressionBase[T]):
         return self._call("ARRAY_SORT", ascending_order, null_first)
 
     def array_union(self, array: Operand) -> Self:
-        """Return the elements of both, every one once."""
+        """Return the distinct elements of both."""
         return self._call("ARRAY_UNION", array)
 
     def array_concat(self, *arrays: Operand) -> Self:
@@ -103,11 +103,11 @@ class CollectionExpression(ExpressionBase[T]):
         return self._call("ARRAY_MIN")
 
     def array_except(self, array: Operand) -> Self:
-        """Return the elements that another array has not."""
+        """Return the distinct elements that another array does not contain."""
         return self._call("ARRAY_EXCEPT", array)
 
     def array_intersect(self, array: Operand) -> Self:
-        """Return the elements that another array has, too."""
+        """Return the distinct elements that another array also contains."""
         return self._call("ARRAY_INTERSECT", array)
 
     @property
@@ -116,7 +116,7 @@ class CollectionExpression(ExpressionBase[T]):
         return self._call("MAP_KEYS")
 
     def map_union(self, *maps: Operand) -> Self:
-        """Return the entries of all maps; of equal keys the last counts."""
+        """Return the entries of all maps; the last map wins for equal keys."""
         return self._call("MAP_UNION", *maps)
 
     @property
@@ -200,7 +200,7 @@ class TimeExpression(ExpressionBase[T]):
 
     @property
     def rowtime(self) -> Self:
-        """The column as the event time of rows; of a window, its last moment."""
+        """The column as the event time of rows; for a window, its last millisecond."""
         return self._as(TimeMark(self._tree, "ROWTIME"))
 
     @property
@@ -210,12 +210,12 @@ class TimeExpression(ExpressionBase[T]):
 
     @property
     def start(self) -> Self:
-        """When a window starts."""
+        """The start of a window."""
         return self._as(WindowBound(self._tree, "START"))
 
     @property
     def end(self) -> Self:
-        """When a window ends, exclusive."""
+        """The end of a window, exclusive."""
         return self._as(WindowBound(self._tree, "END"))
 
     @property

@@ -218,12 +218,12 @@ class MathExpression(ExpressionBase[T]):
 
     @property
     def degrees(self) -> Self:
-        """An angle in degrees, of one in radians."""
+        """Convert radians to degrees."""
         return self._call("DEGREES")
 
     @property
     def radians(self) -> Self:
-        """An angle in radians, of one in degrees."""
+        """Convert degrees to radians."""
         return self._call("RADIANS")
 
     @property
@@ -233,12 +233,12 @@ class MathExpression(ExpressionBase[T]):
 
     @property
     def abs(self) -> Self:
-        """The value without its sign."""
+        """The absolute value."""
         return self._call("ABS")
 
     @property
     def sign(self) -> Self:
-        """-1, 0 or 1."""
+        """The sign: -1, 0 or 1."""
         return self._call("SIGN")
 
     def round(self, places: Operand) -> Self:
@@ -317,8 +317,8 @@ class MathExpression(ExpressionBase[T]):
         if isinstance(first_element_or_table, Subquery):
             named = syntax.TableQuery(syntax.TableName((str(first_element_or_table),)))
             return self._as(syntax.In(self._tree, named))
-        among = (first_element_or_table, *remaining_elements)
-        return self._as(syntax.In(self._tree, tuple(map(tree_of, among))))
+        operands = (first_element_or_table, *remaining_elements)
+        return self._as(syntax.In(self._tree, tuple(map(tree_of, operands))))
 
 
 class AggregateExpression(ExpressionBase[T]):
@@ -326,7 +326,7 @@ class AggregateExpression(ExpressionBase[T]):
 
     @property
     def distinct(self) -> Self:
-        """The aggregate with every value once: `col("a").sum.distinct`."""
+        """The aggregate over distinct values: `col("a").sum.distinct`."""
         if not isinstance(self._tree, syntax.Call):
             raise InvalidProgramError(f"distinct follows an aggregate, as in col('a').sum.distinct, not {self}.")
         return self._as(replace(self._tree, distinct=True))
@@ -372,27 +372,27 @@ class AggregateExpression(ExpressionBase[T]):
         return self._call("LAST_VALUE")
 
     def list_agg(self, separator: Operand = None) -> Self:
-        """Join the values to one text, with commas or something else between them."""
+        """Concatenate the values with a separator, by default a comma."""
         return self._call("LISTAGG", separator)
 
     @property
     def stddev_pop(self) -> Self:
-        """The standard deviation of all."""
+        """The population standard deviation."""
         return self._call("STDDEV_POP")
 
     @property
     def stddev_samp(self) -> Self:
-        """The standard deviation of a sample."""
+        """The sample standard deviation."""
         return self._call("STDDEV_SAMP")
 
     @property
     def var_pop(self) -> Self:
-        """The variance of all."""
+        """The population variance."""
         return self._call("VAR_POP")
 
     @property
     def var_samp(self) -> Self:
-        """The variance of a sample."""
+        """The sample variance."""
         return self._call("VAR_SAMP")
 
     @property
@@ -410,7 +410,7 @@ class AggregateExpression(ExpressionBase[T]):
         return self._call("PERCENTILE", percentage, frequency)
 
     def over(self, alias: Operand) -> Self:
-        """Return the aggregate over a window of `over_window()`, which is known by its alias."""
+        """Return the aggregate over a window of `over_window()`, by its alias."""
         window = tree_of(alias)
         if not isinstance(window, syntax.Name):
             raise InvalidProgramError(f"over() takes the alias of a window, as in over(col('w')), not {alias!r}.")

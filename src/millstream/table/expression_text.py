@@ -58,7 +58,7 @@ class JsonQueryOnEmptyOrError(Enum):
 
 
 class JsonOnNull(Enum):
-    """Whether nulls are written or left out."""
+    """Whether nulls are written or omitted."""
 
     NULL = 0
     ABSENT = 1
@@ -80,11 +80,11 @@ class TextExpression(ExpressionBase[T]):
         return self._call("ENDSWITH", end_expr)
 
     def substring(self, begin_index: Operand, length: Operand = None) -> Self:
-        """Return a part of it, from a place that counts from 1."""
+        """Return a substring; positions count from 1."""
         return self._call("SUBSTRING", begin_index, length)
 
     def substr(self, begin_index: Operand, length: Operand = None) -> Self:
-        """Return a part of it, from a place that counts from 1."""
+        """Return a substring; positions count from 1."""
         return self._call("SUBSTR", begin_index, length)
 
     def _trimmed(self, side: str, character: Operand) -> Self:
@@ -108,7 +108,7 @@ class TextExpression(ExpressionBase[T]):
         return self._call("REPLACE", search, replacement)
 
     def translate(self, from_str: Operand, to_str: Operand) -> Self:
-        """Replace characters by others, each by the one at its place."""
+        """Replace each character in one text by the character at its position in another."""
         return self._call("TRANSLATE", from_str, to_str)
 
     @property
@@ -144,15 +144,15 @@ class TextExpression(ExpressionBase[T]):
         return self._call("POSITION", haystack)
 
     def lpad(self, length: Operand, pad: Operand) -> Self:
-        """Fill it up to a length on the left."""
+        """Pad the text on the left to a length."""
         return self._call("LPAD", length, pad)
 
     def rpad(self, length: Operand, pad: Operand) -> Self:
-        """Fill it up to a length on the right."""
+        """Pad the text on the right to a length."""
         return self._call("RPAD", length, pad)
 
     def overlay(self, new_string: Operand, starting: Operand, length: Operand = None) -> Self:
-        """Replace a part of it, from a place that counts from 1."""
+        """Replace a substring; positions count from 1."""
         return self._call("OVERLAY", new_string, starting, length)
 
     def regexp(self, regex: Operand) -> Self:
@@ -172,7 +172,7 @@ class TextExpression(ExpressionBase[T]):
         return self._call("REGEXP_EXTRACT", regex, extract_index)
 
     def regexp_extract_all(self, regex: Operand, extract_index: Operand = None) -> Self:
-        """Return all that a regular expression, or a group of it, finds."""
+        """Return all matches of a regular expression, or of a group."""
         return self._call("REGEXP_EXTRACT_ALL", regex, extract_index)
 
     def regexp_instr(self, regex: Operand) -> Self:
@@ -228,11 +228,11 @@ class TextExpression(ExpressionBase[T]):
         return self._call("LOCATE", s, pos)
 
     def url_decode(self) -> Self:
-        """Decode URL escapes."""
+        """Decode percent-encoding."""
         return self._call("URL_DECODE")
 
     def url_encode(self) -> Self:
-        """Write as a URL does, with `%`."""
+        """Percent-encode for URLs."""
         return self._call("URL_ENCODE")
 
     def inet_aton(self) -> Self:
@@ -269,7 +269,7 @@ class TextExpression(ExpressionBase[T]):
 
     @property
     def reverse(self) -> Self:
-        """The text from its end to its beginning."""
+        """The reversed text."""
         return self._call("REVERSE")
 
     def split_index(self, separator: Operand, index: Operand) -> Self:
@@ -283,7 +283,7 @@ class TextExpression(ExpressionBase[T]):
         return self._call("STR_TO_MAP", list_delimiter, key_value_delimiter)
 
     def elt(self, expr: Operand, *exprs: Operand) -> Self:
-        """Return the one of some values that is at this place, from 1."""
+        """Return the value at this index, from 1."""
         return self._call("ELT", expr, *exprs)
 
     def split(self, delimiter: Operand) -> Self:

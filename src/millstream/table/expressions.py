@@ -150,7 +150,7 @@ def current_time() -> Expression:
 
 
 def current_timestamp() -> Expression:
-    """Return this point in time."""
+    """Return the current timestamp with local time zone."""
     return _call("CURRENT_TIMESTAMP")
 
 
@@ -165,7 +165,7 @@ def local_time() -> Expression:
 
 
 def local_timestamp() -> Expression:
-    """Return day and time in the session's time zone."""
+    """Return date and time in the session's time zone."""
     return _call("LOCALTIMESTAMP")
 
 
@@ -180,7 +180,7 @@ def to_timestamp(timestamp_str: Operand, format: Operand = None) -> Expression:
 
 
 def to_timestamp_ltz(*args: Operand) -> Expression:
-    """Return the point in time of a number since 1970, or of text."""
+    """Return the TIMESTAMP_LTZ of a number since 1970, or of text."""
     return _call("TO_TIMESTAMP_LTZ", *args)
 
 
@@ -202,7 +202,7 @@ def timestamp_diff(time_point_unit: TimePointUnit, time_point1: Operand, time_po
 
 
 def convert_tz(date_str: Operand, tz_from: Operand, tz_to: Operand) -> Expression:
-    """Write a time of one zone as one of another."""
+    """Convert a timestamp text from one time zone to another."""
     return _call("CONVERT_TZ", date_str, tz_from, tz_to)
 
 
@@ -285,7 +285,7 @@ def concat(first: Operand, *others: Operand) -> Expression:
 
 
 def concat_ws(separator: Operand, first: Operand, *others: Operand) -> Expression:
-    """Return texts with something between them; nulls are left out."""
+    """Concatenate texts with a separator; nulls are skipped."""
     return Expression(syntax.Call("CONCAT_WS", tuple(map(tree_of, (separator, first, *others)))))
 
 
@@ -325,13 +325,13 @@ def with_all_columns() -> Expression:
 
 
 def with_columns(head: Operand, *tails: Operand) -> Expression:
-    """Return some columns: names, places from 1, and ranges."""
+    """Return some columns: names, positions from 1, and ranges."""
     return Expression(Chosen(tuple(map(tree_of, (head, *tails)))))
 
 
 def without_columns(head: Operand, *tails: Operand) -> Expression:
     """Return all columns but some."""
-    return Expression(Chosen(tuple(map(tree_of, (head, *tails))), left_out=True))
+    return Expression(Chosen(tuple(map(tree_of, (head, *tails))), excluded=True))
 
 
 def json(value: Operand) -> Expression:

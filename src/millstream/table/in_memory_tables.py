@@ -66,7 +66,7 @@ def _as_row(element: Value) -> Row | tuple[Value, ...]:
 
 
 def batch_of(elements: Iterable[Value], kind: t.RowType, is_single: bool, zone: str) -> Batch:
-    """Return elements as columns; all are inserts, whatever their RowKind."""
+    """Return elements as columns; all are inserts; their RowKind is ignored."""
     rows = [(e,) for e in elements] if is_single else [_members(e, kind) for e in elements]
     columns = zip(*rows, strict=True) if rows else [()] * len(kind)
     arrays = [to_column(list(c), f.data_type, zone) for c, f in zip(columns, kind.fields, strict=True)]

@@ -19,7 +19,7 @@ from millstream.sql.language.statements import Client, Delete, Statement, Trunca
 from millstream.sql.operators.io.table_io import TableSinkOperator
 from millstream.sql.operators.query_context import Session
 from millstream.sql.optimizer.planner import plan
-from millstream.sql.optimizer.state_report import endless_state
+from millstream.sql.optimizer.state_report import unbounded_state
 from millstream.sql.plan.nodes import Collected, Node, Planned, Sink, ToStream
 from millstream.sql.schema import INSERTS
 from millstream.sql.translate import Translator, translation_of
@@ -72,7 +72,7 @@ class Runner:
         )
         before = len(self._bridge.program.transformations)
         translator = Translator(self._bridge.program, session, translation_of)
-        for warning in () if self.is_batch else endless_state(plans):
+        for warning in () if self.is_batch else unbounded_state(plans):
             log.warning("SQL: %s", warning)
         ends = [translator.translate(p) for p in plans]
         self._set_parallelism(self._bridge.program.transformations[before:])

@@ -30,7 +30,7 @@ class Column:
 
     @staticmethod
     def physical(name: str, data_type: DataType) -> PhysicalColumn:
-        """Return a column that the table itself has."""
+        """Return a physical column."""
         return PhysicalColumn(TableColumn(name, data_type))
 
     @staticmethod
@@ -93,7 +93,7 @@ class Column:
 
 
 class PhysicalColumn(Column):
-    """A column that the table itself has."""
+    """A physical column."""
 
     def copy(self, new_data_type: DataType) -> Column:
         """Return the column with another type."""
@@ -338,7 +338,7 @@ class ResolvedSchema:
         return self._primary_key
 
     def get_primary_key_indexes(self) -> list[int]:
-        """Return the places of the primary key's columns."""
+        """Return the positions of the primary key's columns."""
         names = self.get_column_names()
         return [] if self._primary_key is None else [names.index(c) for c in self._primary_key.get_columns()]
 
@@ -350,7 +350,7 @@ class ResolvedSchema:
         return self._row_type(self._columns)
 
     def to_physical_row_data_type(self) -> DataType:
-        """Return the type of the rows that the table itself has."""
+        """Return the type of rows with only the physical columns."""
         return self._row_type([c for c in self._columns if c.is_physical()])
 
     def to_sink_row_data_type(self) -> DataType:

@@ -15,7 +15,7 @@ from millstream.common.errors import JobCancelledError
 from millstream.sql import types as t
 from millstream.sql.columns.batch import DELETE, UPDATE_BEFORE, Batch
 from millstream.sql.columns.value_text import to_text
-from millstream.sql.optimizer.state_report import ends
+from millstream.sql.optimizer.state_report import is_bounded
 from millstream.sql.plan.nodes import Node
 from millstream.sql.schema import Fields
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 NULL = "<NULL>"
 _KINDS = ("+I", "-U", "+U", "-D")
-_CUT = "..."
+_ELLIPSIS = "..."
 _KIND_COLUMN = "op"
 
 # The width of the values of a type; other types have the maximum width of a column.
@@ -60,28 +60,28 @@ def display_width(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
-def _fitted(text: str, width: int) -> str:
-    """Return a text, cut to a width, on the right of it."""
-    short = cut(text, width)
+def _padded(text: str, width: int) -> str:
+    """Return a text truncated to a width and right-aligned."""
+    short = truncate(text, width)
     return " " * (width - display_width(short)) + short
 
 
-def cut(text: str, width: int) -> str:
-    """Return a text that is no wider than a width.
+def truncate(text: str, width: int) -> str:
+    """Return a text truncated to a width.
 
     Example:
-        >>> cut("abcdefgh", 6)
+        >>> truncate("abcdefgh", 6)
         'abc...'
     """
     if display_width(text) <= width:
         return text
-    remaining, prefix = width - len(_CUT), ""
+    remaining, prefix = width - len(_ELLIPSIS), ""
     for character in text:
         remaining -= display_width(character)
         if remaining < 0:
             break
         prefix += character
-    return prefix + _CUT
+    return prefix + _ELLIPSIS
 
 
 def shown_texts(column: pa.Array, kind: t.DataType, zone: str) -> list[str | None]:
@@ -138,7 +138,7 @@ class Tableau:
 
     def row(self, kind: str, values: Sequence[str]) -> str:
         """Return the line of one row."""
-        shown = [_fitted(v, w) for v, w in zip(values, self._widths, strict=True)]
+        shown = [_padded(v, w) for v, w in zip(values, self._widths, strict=True)]
         return "| " + " | ".join([kind, *shown] if self._shows_kinds else shown) + " |"
 
 
@@ -152,10 +152,10 @@ def by_content(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterable[
     widths = [max(map(display_width, column)) for column in zip(names, *rows, strict=True)]
     line = "+" + "+".join("-" * (w + 2) for w in widths) + "+"
     yield line
-    yield "| " + " | ".join(_fitted(n, w) for n, w in zip(names, widths, strict=True)) + " |"
+    yield "| " + " | ".join(_padded(n, w) for n, w in zip(names, widths, strict=True)) + " |"
     yield line
     for row in rows:
-        yield "| " + " | ".join(_fitted(v, w) for v, w in zip(row, widths, strict=True)) + " |"
+        yield "| " + " | ".join(_padded(v, w) for v, w in zip(row, widths, strict=True)) + " |"
     yield line
     yield footer(len(rows))
 
@@ -163,7 +163,7 @@ def by_content(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterable[
 # Maximum rows shown, and the timeout for them.
 ROWS = 20
 SECONDS = 30.0
-_ENDLESS = "This table does not end, so its query is not run. Read rows as they arrive with <code>{}</code>."
+_UNBOUNDED = "This table is unbounded, so its query is not run. Read rows as they arrive with <code>{}</code>."
 _SLOW = "Its rows have not arrived within {:g} s. Read all of them with <code>table.execute().print()</code>."
 _TAKE = "with table.execute().collect() as rows: print(next(rows))"
 
@@ -178,8 +178,8 @@ def as_html(table: Table, node: Node, zone: str, seconds: float = SECONDS) -> st
         seconds: the timeout for rows.
     """
     fields = node.fields
-    if not ends(node):
-        return _columns(fields) + f"<p>{_ENDLESS.format(_TAKE)}</p>"
+    if not is_bounded(node):
+        return _columns(fields) + f"<p>{_UNBOUNDED.format(_TAKE)}</p>"
     rows = _first_rows(table, fields, zone, seconds)
     if rows is None:
         return _columns(fields) + f"<p>{_SLOW.format(seconds)}</p>"

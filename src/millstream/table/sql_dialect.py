@@ -1,4 +1,4 @@
-"""SqlDialect: which SQL statements are written in."""
+"""SqlDialect: the SQL dialect of statements."""
 
 from __future__ import annotations
 

@@ -196,8 +196,8 @@ def _special(tree: syntax.Expression) -> str:
             return f"{rows} rows"
         case Range(start, end):
             return f"rangeTo({start}, {end})"
-        case Chosen(members, left_out):
-            return _function("withoutColumns" if left_out else "withColumns", members)
+        case Chosen(members, excluded):
+            return _function("withoutColumns" if excluded else "withColumns", members)
     return type(tree).__name__.lower()
 
 

@@ -63,11 +63,11 @@ class StatementPlanner:
     # --- binding
 
     def sql_binder(self) -> Binder:
-        """Return a binder that reports errors in SQL's words."""
+        """Return a binder that reports errors in SQL's terms."""
         return Binder(self.catalogs, self.functions, self.runner.settings(), self._connectors, self.runner.is_batch)
 
     def binder(self) -> TranslatingBinder:
-        """Return a binder that reports errors in the Table API's words."""
+        """Return a binder that reports errors in the Table API's terms."""
         return TranslatingBinder(self.sql_binder())
 
     def ddl(self) -> Ddl:
@@ -128,7 +128,7 @@ class StatementPlanner:
         return path
 
     def is_aggregate(self, name: str) -> bool:
-        """Return whether a name is of an aggregate function."""
+        """Return whether a name is that of an aggregate function."""
         user = self.sql_binder().user_function(name)
         return (self.functions.kind(name) if user is None else user.kind) == "aggregate"
 

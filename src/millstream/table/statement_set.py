@@ -42,7 +42,7 @@ class StatementSet:
 
     def attach_as_datastream(self) -> None:
         """Add the statements to the DataStream program's next `env.execute()`."""
-        self._planner.runner.attach(self._taken())
+        self._planner.runner.attach(self._take_sinks())
 
     def add_insert(
         self, target_path_or_descriptor: str | TableDescriptor, table: Table, overwrite: bool = False
@@ -60,9 +60,9 @@ class StatementSet:
 
     def execute(self) -> TableResult:
         """Start one job for all statements, and clear the set."""
-        return self._planner.runner.run(self._taken())
+        return self._planner.runner.run(self._take_sinks())
 
-    def _taken(self) -> list[Sink]:
+    def _take_sinks(self) -> list[Sink]:
         if not self._sinks:
             raise TableException("The statement set is empty: add a statement first.")
         sinks, self._sinks = self._sinks, []
@@ -70,4 +70,4 @@ class StatementSet:
 
     def compile_plan(self) -> CompiledPlan:
         """Compile the statements to a plan that can be stored and executed unchanged, and clear the set."""
-        return self._planner.compile(self._taken())
+        return self._planner.compile(self._take_sinks())

@@ -52,5 +52,5 @@ def _columns(table: CatalogTable, named: tuple[str, ...] | None) -> list[TableCo
     known = {c.name: c for c in table.physical}
     for name in named:
         if name not in known:
-            raise ValidationException(f"Column: {name} does not exist in the table: it has {', '.join(known)}.")
+            raise ValidationException(f"Column: {name} does not exist in the table, which has {', '.join(known)}.")
     return [c for c in table.physical if (not named or c.name in named) and not isinstance(c.type, _NESTED)]

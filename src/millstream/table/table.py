@@ -79,7 +79,7 @@ class Table(Subquery):
             )
         return Expression(syntax.Name((name,)))
 
-    def _then(self, node: Node) -> Table:
+    def _with_node(self, node: Node) -> Table:
         return Table(node, self._planner)
 
     @property
@@ -96,19 +96,19 @@ class Table(Subquery):
     def select(self, *fields: Expression) -> Table:
         """Return columns, or aggregates over all rows."""
         chosen = self._selection()
-        return self._then(chosen.selected(fields))
+        return self._with_node(chosen.selected(fields))
 
     def alias(self, field: str, *fields: str) -> Table:
-        """Rename the columns, from the first on."""
-        return self._then(self._binder.rename(self._node, [field, *fields]))
+        """Rename the columns, starting with the first."""
+        return self._with_node(self._binder.rename(self._node, [field, *fields]))
 
     def add_columns(self, *fields: Expression) -> Table:
         """Append columns under new names."""
-        return self._then(self._selection().added(fields))
+        return self._with_node(self._selection().added(fields))
 
     def add_or_replace_columns(self, *fields: Expression) -> Table:
         """Append columns; a column of an existing name replaces it."""
-        return self._then(self._selection().added(fields, replaces=True))
+        return self._with_node(self._selection().added(fields, replaces=True))
 
     def rename_columns(self, *fields: Expression) -> Table:
         """Rename columns: `rename_columns(col("a").alias("b"))`."""
@@ -120,20 +120,20 @@ class Table(Subquery):
             if not aliases:
                 raise ValidationException(f"Rename column '{old}' needs an alias: col('{old}').alias('b').")
             names[names.index(old)] = aliases[0]
-        return self._then(self._binder.rename(self._node, names))
+        return self._with_node(self._binder.rename(self._node, names))
 
     def drop_columns(self, *fields: Expression) -> Table:
-        """Leave columns out."""
-        return self._then(self._selection().dropped(fields))
+        """Drop columns."""
+        return self._with_node(self._selection().dropped(fields))
 
     # --- rows
 
     def filter(self, predicate: Expression[bool]) -> Table:
-        """Select rows by a condition."""
+        """Return the rows for which a condition is true."""
         return Table(self._binder.filter(self._node, self._selection().tree(predicate)), self._planner, self._declared)
 
     def where(self, predicate: Expression[bool]) -> Table:
-        """Select rows by a condition."""
+        """Return the rows for which a condition is true."""
         return self.filter(predicate)
 
     def group_by(self, *fields: Expression) -> GroupedTable:
@@ -142,7 +142,7 @@ class Table(Subquery):
 
     def distinct(self) -> Table:
         """Remove duplicate rows."""
-        return self._then(self._binder.distinct(self._node))
+        return self._with_node(self._binder.distinct(self._node))
 
     def order_by(self, *fields: Expression) -> Table:
         """Order rows; `col("a").desc` orders descending. As in Flink, NULL is larger than every value."""
@@ -151,7 +151,7 @@ class Table(Subquery):
         return Table(self._binder.order(self._node, keys), self._planner, self._declared, is_sorted=True)
 
     def offset(self, offset: int) -> Table:
-        """Leave out the first rows."""
+        """Skip the first rows."""
         return self._limited(offset, None)
 
     def fetch(self, fetch: int) -> Table:
@@ -187,11 +187,11 @@ class Table(Subquery):
     def _joined(self, right: Table, predicate: Expression[bool] | None, kind: JoinKind) -> Table:
         self._check_environment(right)
         condition = None if predicate is None else self._selection().tree(predicate)
-        return self._then(self._binder.join(self._node, right._node, condition, kind))
+        return self._with_node(self._binder.join(self._node, right._node, condition, kind))
 
     def _check_environment(self, other: Table) -> None:
         if not isinstance(other, Table):
-            raise InvalidProgramError(f"This takes a Table, not {other!r}.")
+            raise InvalidProgramError(f"A Table is required, not {other!r}.")
         if other._planner is not self._planner:
             raise ValidationException("Only tables from the same TableEnvironment can be joined.")
 
@@ -201,7 +201,7 @@ class Table(Subquery):
         join_predicate: Expression[bool] | None = None,
     ) -> Table:
         """Join each row with the rows that a table function returns for it."""
-        return self._then(self._selection().lateral(table_function_call, join_predicate, "INNER"))
+        return self._with_node(self._selection().lateral(table_function_call, join_predicate, "INNER"))
 
     def left_outer_join_lateral(
         self,
@@ -209,18 +209,18 @@ class Table(Subquery):
         join_predicate: Expression[bool] | None = None,
     ) -> Table:
         """Join each row with the rows that a table function returns for it; rows without any are padded with nulls."""
-        return self._then(self._selection().lateral(table_function_call, join_predicate, "LEFT"))
+        return self._with_node(self._selection().lateral(table_function_call, join_predicate, "LEFT"))
 
     def minus(self, right: Table) -> Table:
-        """Return the rows that the other table has not, each once."""
+        """Return the distinct rows that the other table does not contain."""
         return self._set("EXCEPT", False, right)
 
     def minus_all(self, right: Table) -> Table:
-        """Return the rows that the other table has not, as often as they are left."""
+        """Return the rows without those of the other table: each row of the other table removes one equal row."""
         return self._set("EXCEPT", True, right)
 
     def union(self, right: Table) -> Table:
-        """Return the rows of both tables, each once."""
+        """Return the distinct rows of both tables."""
         return self._set("UNION", False, right)
 
     def union_all(self, right: Table) -> Table:
@@ -243,7 +243,7 @@ class Table(Subquery):
                 f"The {operator.lower()} operation on two tables of different column sizes: {widths[0]} and "
                 f"{widths[1]} is not supported"
             )
-        return self._then(self._binder.set_operation(operator, all_, self._node, right._node))
+        return self._with_node(self._binder.set_operation(operator, all_, self._node, right._node))
 
     # --- windows
 
@@ -263,11 +263,11 @@ class Table(Subquery):
 
     def map(self, func: Expression | UserDefinedFunctionWrapper) -> Table:
         """Map each row to a row with a function; the fields of a ROW result become columns."""
-        return self._then(self._selection().mapped(func))
+        return self._with_node(self._selection().mapped(func))
 
     def flat_map(self, func: Expression | UserDefinedTableFunctionWrapper) -> Table:
         """Map each row to any number of rows with a table function."""
-        return self._then(self._selection().flat_mapped(func))
+        return self._with_node(self._selection().flat_mapped(func))
 
     def aggregate(self, func: Expression | UserDefinedAggregateFunctionWrapper) -> AggregatedTable:
         """Aggregate all rows to a row with a function; the fields of a ROW result become columns."""
@@ -286,7 +286,7 @@ class Table(Subquery):
             arguments: `descriptor("name").as_argument("op")` for another name than op, and
                 `map_("INSERT", "I", ..).as_argument("op_mapping")` sets the codes; unmapped kinds are dropped.
         """
-        return self._then(self._binder.changelog("TO_CHANGELOG", self._node, [tree_of(a) for a in arguments]))
+        return self._with_node(self._binder.changelog("TO_CHANGELOG", self._node, [tree_of(a) for a in arguments]))
 
     def from_changelog(self, *arguments: Expression) -> Table:
         """Convert rows with an operation column to a changelog.
@@ -295,7 +295,7 @@ class Table(Subquery):
             arguments: as of `to_changelog`; the mapping has the column's codes and the row kind of each:
                 `map_("c, r", "INSERT", "d", "DELETE").as_argument("op_mapping")`.
         """
-        return self._then(self._binder.changelog("FROM_CHANGELOG", self._node, [tree_of(a) for a in arguments]))
+        return self._with_node(self._binder.changelog("FROM_CHANGELOG", self._node, [tree_of(a) for a in arguments]))
 
     # --- schema and plan
 
@@ -305,7 +305,7 @@ class Table(Subquery):
         return TableSchema(self._node.fields.names, self._node.fields.types)
 
     def get_resolved_schema(self) -> ResolvedSchema:
-        """Return the columns; of a declared table with how they are computed, its watermark and its key."""
+        """Return the columns; for a declared table also computed columns, the watermark and the key."""
         if self._declared is None:
             return ResolvedSchema.of_fields(self._node.fields)
         return ResolvedSchema.of_table(self._declared, self._node.fields)
@@ -315,11 +315,11 @@ class Table(Subquery):
         print(self.get_resolved_schema())
 
     def explain(self, *extra_details: int) -> str:
-        """Return how the query is run."""
+        """Return the plan of the query."""
         return self._planner.explain([Collected(self._node.fields, self._node)], extra_details)
 
     def print_explain(self, *extra_details: int) -> None:
-        """Print how the query is run."""
+        """Print the plan of the query."""
         print(self.explain(*extra_details))
 
     # --- running
@@ -364,15 +364,15 @@ class GroupedTable:
 
     def select(self, *fields: Expression) -> Table:
         """Return a row for each group: keys and aggregates."""
-        return self._table._then(self._table._selection().grouped(self._keys, fields))
+        return self._table._with_node(self._table._selection().grouped(self._keys, fields))
 
     def aggregate(self, func: Expression | UserDefinedAggregateFunctionWrapper) -> AggregatedTable:
         """Aggregate each group to a row with a function; the fields of a ROW result become columns."""
-        return AggregatedTable(self._table._then(self._table._selection().aggregated(self._keys, func)))
+        return AggregatedTable(self._table._with_node(self._table._selection().aggregated(self._keys, func)))
 
     def flat_aggregate(self, func: Expression | UserDefinedAggregateFunctionWrapper) -> FlatAggregateTable:
         """Aggregate each group to any number of rows with a table aggregate function."""
-        return FlatAggregateTable(self._table._then(self._table._selection().flat_aggregated(self._keys, func)))
+        return FlatAggregateTable(self._table._with_node(self._table._selection().flat_aggregated(self._keys, func)))
 
 
 class GroupWindowedTable:
@@ -387,7 +387,7 @@ class GroupWindowedTable:
         aliases = [tree_of(f) for f in fields]
         if syntax.Name((self._window.alias,)) not in aliases:
             raise ValidationException(
-                f"group_by() behind window() must have the window's alias: col('{self._window.alias}')."
+                f"group_by() after window() must have the window's alias: col('{self._window.alias}')."
             )
         return WindowGroupedTable(self._table, self._window, fields)
 
@@ -403,7 +403,7 @@ class WindowGroupedTable:
     def select(self, *fields: Expression) -> Table:
         """Return a row for each group: keys, aggregates, and `start` and `end` of the window."""
         chosen = self._table._selection(window=self._window)
-        return self._table._then(chosen.grouped(self._keys, fields))
+        return self._table._with_node(chosen.grouped(self._keys, fields))
 
     def aggregate(self, func: Expression | UserDefinedAggregateFunctionWrapper) -> WindowAggregatedTable:
         """Aggregate each group to a row with a function; the fields of a ROW result become columns."""
@@ -420,7 +420,7 @@ class OverWindowedTable:
     def select(self, *fields: Expression) -> Table:
         """Return columns, and aggregates over windows."""
         chosen = self._table._selection(over={w.alias: w.tree for w in self._windows})
-        return self._table._then(chosen.selected(fields))
+        return self._table._with_node(chosen.selected(fields))
 
 
 class AggregatedTable:
@@ -452,7 +452,7 @@ class WindowAggregatedTable:
     def select(self, *fields: Expression) -> Table:
         """Return columns: keys, the function's result, and `start` and `end` of the window."""
         chosen = self._table._selection(window=self._window)
-        return self._table._then(chosen.window_aggregated(self._keys, self._func, fields))
+        return self._table._with_node(chosen.window_aggregated(self._keys, self._func, fields))
 
 
 class FlatAggregateTable:

@@ -125,7 +125,7 @@ class TableConfig:
 
     @staticmethod
     def get_default() -> TableConfig:
-        """Return settings that are all as they were at first."""
+        """Return settings with default values."""
         return TableConfig()
 
 

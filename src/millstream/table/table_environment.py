@@ -49,7 +49,7 @@ __all__ = ["StreamTableEnvironment", "TableEnvironment"]
 
 
 class TableEnvironment(CatalogMethods):
-    """Knows tables, views and functions by name, and runs statements.
+    """Holds tables, views and functions by name, and runs statements.
 
     Example:
         >>> t_env = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
@@ -137,7 +137,7 @@ class TableEnvironment(CatalogMethods):
         return Table(self._planner.binder().query(statement.query, text=query), self._planner)
 
     def explain_sql(self, stmt: str, *extra_details: int) -> str:
-        """Return how a statement is run."""
+        """Return the plan of a statement."""
         return self._planner.explain(self._planner.ends(read_statement(stmt), stmt), extra_details)
 
     # --- plans
@@ -333,7 +333,7 @@ class StreamTableEnvironment(TableEnvironment):
         return StreamTableEnvironment(environment, settings)
 
     def from_data_stream(self, data_stream: DataStream, *fields_or_schema: Schema | Expression | str) -> Table:
-        """Return a table of a stream's records, all of them inserted."""
+        """Return an append-only table of a stream's records."""
         return self._streams().table(data_stream, fields_or_schema)
 
     def from_changelog_stream(
@@ -343,7 +343,7 @@ class StreamTableEnvironment(TableEnvironment):
         return self._streams().changelog_table(data_stream, schema, changelog_mode)
 
     def to_data_stream(self, table: Table) -> DataStream:
-        """Return the rows of a table, which must only be inserted, as a stream."""
+        """Return the rows of an append-only table as a stream."""
         return self._streams().stream(table)
 
     def to_changelog_stream(

@@ -21,7 +21,7 @@ class TableSchema:
         self._types = list(data_types or [])
 
     def copy(self) -> TableSchema:
-        """Return another with the same columns."""
+        """Return a copy."""
         return TableSchema(self._names, self._types)
 
     def get_field_data_types(self) -> list[DataType]:

@@ -84,13 +84,13 @@ def _of_another_type(value: Value, kind: t.DataType, field: str = "") -> TypeMis
 
 def _inner(kind: t.DataType) -> Verify | None:
     if isinstance(kind, t.ArrayType):
-        return _each(verifier(kind.element_type, "element of array"))
+        return _for_each(verifier(kind.element_type, "element of array"))
     if isinstance(kind, t.MapType):
         return _entries(verifier(kind.key_type, "key of map"), verifier(kind.value_type, "value of map"))
     return _row(kind) if isinstance(kind, t.RowType) else None
 
 
-def _each(verify: Verify) -> Verify:
+def _for_each(verify: Verify) -> Verify:
     def verify_all(values: Iterable[Value]) -> None:
         for value in values:
             verify(value)

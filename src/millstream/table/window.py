@@ -18,7 +18,7 @@ class GroupWindow:
     Attributes:
         function: TUMBLE, HOP or SESSION.
         sizes: the slide of HOP and the size; or the gap.
-        time: the column that is the time.
+        time: the time column.
         alias: its name.
     """
 
@@ -29,7 +29,7 @@ class GroupWindow:
 
     @property
     def tree(self) -> syntax.Call:
-        """The window as SQL writes it in GROUP BY."""
+        """The window as SQL has it in GROUP BY."""
         return self.part("")
 
     def part(self, suffix: str) -> syntax.Call:
@@ -53,7 +53,7 @@ class Tumble:
 
 
 class Slide:
-    """Windows of one size, of which one begins every so often."""
+    """Sliding windows: of one size, starting at every slide."""
 
     @classmethod
     def over(cls, size: Expression) -> SlideWithSize:
@@ -92,54 +92,54 @@ class _Timed:
 
 
 class TumbleWithSize(_Sized):
-    """A tumbling window that lacks its time."""
+    """A tumbling window without a time column yet."""
 
     def on(self, time_field: Expression) -> TumbleWithSizeOnTime:
-        """Set the column that is the time."""
+        """Set the time column."""
         return TumbleWithSizeOnTime(self._sizes, tree_of(time_field))
 
 
 class TumbleWithSizeOnTime(_Timed):
-    """A tumbling window that lacks its name."""
+    """A tumbling window without an alias yet."""
 
     function = "TUMBLE"
 
 
 class SlideWithSize:
-    """A sliding window that lacks its slide."""
+    """A sliding window without a slide yet."""
 
     def __init__(self, size: syntax.Expression) -> None:
         self._size = size
 
     def every(self, slide: Expression) -> SlideWithSizeAndSlide:
-        """Set how often a window begins."""
+        """Set the interval between the starts of windows."""
         return SlideWithSizeAndSlide((tree_of(slide), self._size))
 
 
 class SlideWithSizeAndSlide(_Sized):
-    """A sliding window that lacks its time."""
+    """A sliding window without a time column yet."""
 
     def on(self, time_field: Expression) -> SlideWithSizeAndSlideOnTime:
-        """Set the column that is the time."""
+        """Set the time column."""
         return SlideWithSizeAndSlideOnTime(self._sizes, tree_of(time_field))
 
 
 class SlideWithSizeAndSlideOnTime(_Timed):
-    """A sliding window that lacks its name."""
+    """A sliding window without an alias yet."""
 
     function = "HOP"
 
 
 class SessionWithGap(_Sized):
-    """A session window that lacks its time."""
+    """A session window without a time column yet."""
 
     def on(self, time_field: Expression) -> SessionWithGapOnTime:
-        """Set the column that is the time."""
+        """Set the time column."""
         return SessionWithGapOnTime(self._sizes, tree_of(time_field))
 
 
 class SessionWithGapOnTime(_Timed):
-    """A session window that lacks its name."""
+    """A session window without an alias yet."""
 
     function = "SESSION"
 
@@ -171,7 +171,7 @@ class Over:
 
     @classmethod
     def partition_by(cls, *partition_by: Expression) -> OverWindowPartitioned:
-        """Part the rows by columns."""
+        """Partition the rows by columns."""
         return OverWindowPartitioned(tuple(map(tree_of, partition_by)))
 
 

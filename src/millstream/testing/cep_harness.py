@@ -45,7 +45,7 @@ class CepHarness(StreamHarness):
         ...         harness.process_element(event, timestamp=time)
         ...     harness.process_watermark(10)
         ...     harness.output()
-        ...     print(harness.why_not()[0])
+        ...     print(harness.ended_partial_matches()[0])
         [{'a': ['a'], 'b': ['b']}]
         {'a': ['a']} in state b ended at event 'c' (3): take needs b.where
     """
@@ -91,7 +91,7 @@ class CepHarness(StreamHarness):
         super().process_watermark(timestamp, input)
         self._now = max(self._now, timestamp)
 
-    def why_not(self, key: Key = None) -> list[Ended]:
+    def ended_partial_matches(self, key: Key = None) -> list[Ended]:
         """Return the partial matches of a key that ended without a match, and the reasons; in event time.
 
         Replays the harness's input up to the watermark.
@@ -100,7 +100,7 @@ class CepHarness(StreamHarness):
             key: the key; optional if all events have one key.
         """
         if self._by_clock:
-            raise InvalidProgramError("why_not() supports only patterns in event time.")
+            raise InvalidProgramError("ended_partial_matches() supports only patterns in event time.")
         tracer = Tracer(Automaton(compile_pattern(self._pattern)), self._comparator)
         events = [(t, e) for t, e in self._seen if t <= self._now and self._is_of(e, key)]
         tracer.fire(sorted(events, key=lambda seen: seen[0]), self._now)

@@ -58,14 +58,14 @@ class StateView:
         for state, table in self._tables(name):
             if table.address != BY_KEY:
                 raise InvalidProgramError(f"State {name!r} belongs to windows, not to a key alone.")
-            content = _living(state, table, row)
+            content = _unexpired(state, table, row)
             if content is not None:
                 return _shown(state, table, content)
-        return self._tables(name)[0][1].kind.nothing()
+        return self._tables(name)[0][1].kind.empty()
 
     def keys(self, name: str) -> list[Key]:
         """Return the keys of a state."""
-        rows = [_key(table, row) for s, table in self._tables(name) for row in _living_rows(s, table)]
+        rows = [_key(table, row) for s, table in self._tables(name) for row in _unexpired_rows(s, table)]
         return [thaw(detach(k)) for k in dict.fromkeys(rows)]
 
     def count(self) -> int:
@@ -91,21 +91,21 @@ class StateView:
         return [e for _, table in self._tables(full, keyed=False) for e in detach(table.get(_OPERATOR_ROW) or [])]
 
 
-def _living(state: KeyedState, table: StateTable, row: Key) -> Value:
+def _unexpired(state: KeyedState, table: StateTable, row: Key) -> Value:
     content = table.get(row)
-    life = state.life_of(table.name)
-    return content if content is None or life is None else table.kind.living(content, life.has_expired)
+    lifetime = state.lifetime_of(table.name)
+    return content if content is None or lifetime is None else table.kind.unexpired(content, lifetime.has_expired)
 
 
-def _living_rows(state: KeyedState, table: StateTable) -> Iterator[Key]:
+def _unexpired_rows(state: KeyedState, table: StateTable) -> Iterator[Key]:
     for row, _ in table.rows():
-        if _living(state, table, row) is not None:
+        if _unexpired(state, table, row) is not None:
             yield row
 
 
 def _shown(state: KeyedState, table: StateTable, content: Value) -> Value:
     content = detach(content)
-    if state.life_of(table.name) is not None:
+    if state.lifetime_of(table.name) is not None:
         content = table.kind.without_stamps(content)
     descriptor = state.descriptor_of(table.name)
     if isinstance(descriptor, AggregatingStateDescriptor):
@@ -120,4 +120,4 @@ def _key(table: StateTable, row: Key) -> Key:
 def _size(state: KeyedState, table: StateTable) -> int:
     if table.address == BY_PANE:
         return sum(len(keys) for _, keys in table.rows())
-    return 0 if table.address == BY_NAME else sum(1 for _ in _living_rows(state, table))
+    return 0 if table.address == BY_NAME else sum(1 for _ in _unexpired_rows(state, table))

@@ -50,7 +50,7 @@ class MemoryStorage:
         self.files[name] = b"".join(parts)
         return len(self.files[name])
 
-    def forget(self, names: list[str]) -> None:
+    def drop_local_copies(self, names: list[str]) -> None:
         pass
 
     def scratch(self, name: str) -> str:
@@ -157,18 +157,18 @@ class LocalJob:
         """Restore an earlier snapshot of this job, as after a failure."""
         self._begin(snapshot)
 
-    def run_epoch(self, flush: bool = False, keep: bool = True) -> int:
+    def run_epoch(self, flush: bool = False, writes_state: bool = True) -> int:
         """Run one epoch with the available input; return the number of split ranges.
 
         Sinks stage all records on flush. Unanswered async requests are in flight at the end.
-        Without `keep`, slots may hold state changes in memory: then there is no snapshot of this epoch.
+        Without `writes_state`, slots may hold state changes in memory: then there is no snapshot of this epoch.
         """
         execution = self.execution
         now = self._clock() / 1000
         with_pending_input = execution.sources_with_pending_input()
         budgets = dict.fromkeys(execution.readable_sources(), self._sizes())
         read = self._sources.poll(budgets, now, execution.running_sources(), execution.splits_ahead())
-        self.run_tasks(execution.tasks(read.split_ranges, read.finished, keep, flush=flush, slice=self._slice))
+        self.run_tasks(execution.tasks(read.split_ranges, read.finished, writes_state, flush=flush, slice=self._slice))
         return len(read.split_ranges) + len(with_pending_input - execution.backpressured_sources())
 
     def finish_requests(self) -> None:

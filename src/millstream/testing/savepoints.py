@@ -100,6 +100,6 @@ def _run_epoch(job: LocalJob, **options: Any) -> None:
 
 def _publish(location: str, kind: str, number: int, snapshot: Snapshot, state: str) -> str:
     storage = open_storage(location)
-    # The epoch stands for the time: a test's clock may not advance.
+    # The epoch serves as the time: a test's clock may not advance.
     storage.publish(NAME, encode_manifest(Manifest(kind, number, snapshot.epoch, snapshot, state)))
     return storage.url

@@ -97,16 +97,16 @@ class _Countdown:
     """Raises at the nth call of a step, once."""
 
     def __init__(self, on: Step, fail_at: int, once: Once) -> None:
-        self._on = on
+        self._failing_step = on
         self._fail_at = fail_at
-        self._once = once
+        self._only_once = once
         self._calls = 0
 
     def step(self, step: Step) -> None:
-        if step != self._on:
+        if step != self._failing_step:
             return
         self._calls += 1
-        if self._calls >= self._fail_at and self._once.is_first("failure"):
+        if self._calls >= self._fail_at and self._only_once.is_first("failure"):
             raise RuntimeError(f"FailingSink: fails at call {self._calls} of {step}.")
 
 

@@ -81,7 +81,7 @@ class TestingSource(Source):
             raise ValueError(f"TestingSource: batch_size must be at least 1, it is {batch_size}.")
         self._elements = [dump(e) for e in elements]
         self._batch_size = batch_size
-        self._once = Once(directory)
+        self._only_once = Once(directory)
 
     @property
     def is_bounded(self) -> bool:
@@ -91,7 +91,7 @@ class TestingSource(Source):
         return _Enumerator(len(self._elements), parallelism, restored, self._batch_size)
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
-        return _Reader(self._elements, self._once)
+        return _Reader(self._elements, self._only_once)
 
 
 class _Enumerator(IntervalEnumerator):
@@ -106,7 +106,7 @@ class _Enumerator(IntervalEnumerator):
 class _Reader(IntervalReader):
     def __init__(self, elements: list[bytes], once: Once) -> None:
         self._elements = elements
-        self._once = once
+        self._only_once = once
 
     def read(self, split_range: SplitRange) -> Iterator[list[Value]]:
         _, start, end, _ = split_range
@@ -114,13 +114,13 @@ class _Reader(IntervalReader):
             element = pickle.loads(self._elements[index])
             if not isinstance(element, _Failure):
                 yield [element]
-            elif self._once.is_first(f"element-{index}"):
+            elif self._only_once.is_first(f"element-{index}"):
                 self._fail(element, index)
 
     def _fail(self, failure: _Failure, index: int) -> None:
         if failure is not KILL:
             raise RuntimeError(f"TestingSource: ABORT is element {index}.")
-        if os.getpid() == self._once.pid:
+        if os.getpid() == self._only_once.pid:
             raise MillstreamError("TestingSource: KILL would kill the process of the test: run the job on Spark.")
         os.kill(os.getpid(), signal.SIGKILL)
 

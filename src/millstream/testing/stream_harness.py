@@ -75,7 +75,7 @@ class HarnessSnapshot:
         [('to', 2)]
     """
 
-    _cut: Snapshot
+    _snapshot: Snapshot
     _files: dict[str, bytes]
     _millis: int
 
@@ -131,7 +131,7 @@ class StreamHarness:
         # The functions are opened by the first epoch.
         self._run()
 
-    # --- in
+    # --- input
 
     def process_element(self, value: Value, timestamp: int | None = None, input: int = 1) -> None:
         """Process one record of an input."""
@@ -186,7 +186,7 @@ class StreamHarness:
             self._job.close()
         self._job.restart_slots()
 
-    # --- out
+    # --- output
 
     def output(self) -> list[Value]:
         """Return the output values so far."""
@@ -221,7 +221,7 @@ class StreamHarness:
         for records in self._outputs.values():
             records.clear()
 
-    # --- inside
+    # --- state, timers and metrics
 
     def state(self, name: str, key: Key) -> Value:
         """Return a key's state as its function sees it: a value, a list, a dict; None, [] or {} if empty."""
@@ -262,7 +262,7 @@ class StreamHarness:
         """Return users' metrics by name, numbers added up over the subtasks."""
         return self._job.progress.metrics()
 
-    # --- life
+    # --- snapshots and the end
 
     def snapshot(self) -> HarnessSnapshot:
         """Return a snapshot that another harness can restore, with the same or another parallelism."""
@@ -295,4 +295,4 @@ def _start(env: StreamExecutionEnvironment, clock: ManualClock, snapshot: Harnes
     if snapshot is None:
         return LocalJob(env, clock, storage=storage)
     storage.files.update(snapshot._files)
-    return LocalJob(env, clock, snapshot=snapshot._cut, storage=storage)
+    return LocalJob(env, clock, snapshot=snapshot._snapshot, storage=storage)

@@ -19,7 +19,14 @@ from millstream.operators.sink import Sink
 from millstream.sql.catalog.tables import ColumnKind, TableColumn
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.value_conversion import to_column
-from millstream.sql.connector_contract import Connector, Found, LookupSource, TableContext, TableSink, TableSource
+from millstream.sql.connector_contract import (
+    Connector,
+    LookupResult,
+    LookupSource,
+    TableContext,
+    TableSink,
+    TableSource,
+)
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Expression
 from millstream.sql.schema import ALL_CHANGES, Changes, Field, Fields
@@ -186,12 +193,14 @@ class _Lookup(LookupSource):
     def __init__(self, table_id: str, keys: Sequence[int], columns: Sequence[int], types: Sequence[DataType]) -> None:
         self._id, self._keys, self._columns, self._types = table_id, keys, columns, types
 
-    def find(self, keys: Sequence[tuple[Value, ...]]) -> Found:
+    def find(self, keys: Sequence[tuple[Value, ...]]) -> LookupResult:
         by_key: dict[tuple[Value, ...], list[_Row]] = {}
         for row in _tables[self._id].rows:
             by_key.setdefault(self._key(row), []).append(row)
         matches = [by_key.get(key, []) for key in keys]
-        return Found(self._batch([row for rows in matches for row in rows]), np.array([len(rows) for rows in matches]))
+        return LookupResult(
+            self._batch([row for rows in matches for row in rows]), np.array([len(rows) for rows in matches])
+        )
 
     def all_rows(self) -> tuple[list[tuple[Value, ...]], Batch]:
         rows = _tables[self._id].rows

@@ -97,12 +97,12 @@ def test_checkpoint_check_detects_swapped_state_files(written: Written) -> None:
         for other in files:
             if other != path:
                 path.write_bytes(other.read_bytes())
-                with pytest.raises(DamagedStateError, match=f"{path.name} is not the one that was written"):
+                with pytest.raises(DamagedStateError, match=f"{path.name} is not the file that this checkpoint wrote"):
                     check(written.location(3))
         decoded = changelog.decode(path.name, intact)
         changed = [replace(s, rows=dict(list(s.rows.items())[1:])) for s in decoded.sections()]
         path.write_bytes(b"".join(changelog.encode(decoded.header, changed)))
-        with pytest.raises(DamagedStateError, match=f"{path.name} is not the one that was written"):
+        with pytest.raises(DamagedStateError, match=f"{path.name} is not the file that this checkpoint wrote"):
             check(written.location(3))
         path.write_bytes(intact)
     check(written.location(3))
@@ -191,7 +191,7 @@ def test_open_checkpoint_rejects_directory_without_metadata(tmp_path: Path) -> N
 def test_checkpoint_write_raises_deposed_after_directory_was_deleted(written: Written) -> None:
     written.store.take(lambda owner: False)
     shutil.rmtree(written.home)
-    with pytest.raises(DeposedError, match=f"The job's directory .*{written.home} is gone, or what was in it"):
+    with pytest.raises(DeposedError, match=f"The job's directory .*{written.home} or its files were deleted"):
         written.store.write(Manifest("checkpoint", 9, 9, Snapshot("j", "n", 1), f"../{SHARED}"))
 
 

@@ -461,7 +461,7 @@ def test_savepoint_rename_moves_source_position_and_watermark(tmp_path: Path) ->
     written = savepoint.write(tmp_path / "after")
     env, sink = program(["numbers 2", "marks 2", "panes 2"])
     # The sum has no uid, so it finds its state by its position behind renamed operators.
-    with pytest.raises(InvalidProgramError, match="'Reduce' \\(no uid\\) has nowhere to go"):
+    with pytest.raises(InvalidProgramError, match="'Reduce' \\(no uid\\) matches no operator of the program"):
         start_from(env, written)
     env, sink = program(["numbers 2", "marks 2", "panes 2"])
     job = start_from(env, Savepoint.load(written).drop_operator("Reduce").write(tmp_path / "without"))
@@ -567,7 +567,7 @@ def test_savepoint_reads_and_writes_remote_storage(tmp_path: Path) -> None:
         (lambda s: s.put("keep", "seen", 1, "x"), "The value of list state must be a list, not 'x'"),
         (lambda s: s.put("keep", "seen", 1, []), "use remove\\(\\)"),
         (lambda s: s.put("keep", "by rest", 1, [1]), "must be a dict"),
-        (lambda s: s.put("keep", "total", 1, 1, namespace=5), "Rows of this state have no namespace: leave 5 out"),
+        (lambda s: s.put("keep", "total", 1, 1, namespace=5), "Rows of this state have no namespace: remove 5"),
         (lambda s: s.put("keep", "event-timers", 1, True), "must be the time of the timer in milliseconds, not None"),
         (lambda s: s.put("panes", "window-panes", 1, 1), "must be the start of a window in milliseconds"),
         (lambda s: s.put("sessions", "window-sessions", 1, 1), "must be a window, for example TimeWindow"),

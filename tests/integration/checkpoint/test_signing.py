@@ -278,7 +278,7 @@ def test_job_with_key_rejects_state_file_replaced_while_running(tmp_path: Path, 
     numbers = local.from_source(DataGeneratorSource(lambda i: i, 1_000_000, 2_000)).uid("numbers")
     keyed = numbers.map(attack).map(lambda x: (x % 2, x)).key_by(lambda t: t[0])
     keyed.reduce(lambda a, b: (a[0], a[1] + b[1])).uid("sums").sink_to(CollectSink())
-    with pytest.raises(JobExecutionError, match="is not the one that was written for this checkpoint"):
+    with pytest.raises(JobExecutionError, match="is not the file that this checkpoint wrote"):
         local.execute()
     assert not mark.exists()
 

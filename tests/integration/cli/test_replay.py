@@ -348,7 +348,7 @@ def test_failure_report_names_oversized_or_unpicklable_parts(tmp_path: Path) -> 
     env.from_collection([1, 1, 0]).key_by(lambda x: 5).process(LargeStateFunction()).print()
     fail(env)
     done = run(str(report_files(tmp_path)[0]))
-    assert "the state of its key is not kept: pickled it takes more than the 300 bytes" in done.stderr
+    assert "the state of its key was not captured: pickled it exceeds the 300 bytes" in done.stderr
 
     env = environment(tmp_path / "large", **{"millstream.failures.keep-bytes": "300"})
     env.from_collection(["x" * 1000]).map(lambda x: 1 // 0).print()
@@ -356,7 +356,7 @@ def test_failure_report_names_oversized_or_unpicklable_parts(tmp_path: Path) -> 
     with pytest.raises(JobExecutionError):
         job.get_job_execution_result().result(20)
     (failure,) = job_of(job).view.failures
-    assert not failure.is_kept and failure.note.startswith("the record is not kept: pickled it takes more than the 300")
+    assert not failure.can_replay and failure.note.startswith("the record was not captured: pickled it exceeds the 300")
     assert not (tmp_path / "large").exists()
 
     env = environment(tmp_path / "locked")
@@ -365,7 +365,7 @@ def test_failure_report_names_oversized_or_unpicklable_parts(tmp_path: Path) -> 
     with pytest.raises(JobExecutionError):
         job.get_job_execution_result().result(20)
     (failure,) = job_of(job).view.failures
-    assert "the record is not kept: it cannot be pickled (TypeError: cannot pickle '_thread.lock'" in failure.note
+    assert "the record was not captured: it cannot be pickled (TypeError: cannot pickle '_thread.lock'" in failure.note
 
 
 class LargeStateFunction(KeyedProcessFunction[int, int, int]):

@@ -276,14 +276,14 @@ def test_savepoint_check_accepts_matching_program(run: Run, program: Any, tmp_pa
     cores = Savepoint.load(tmp_path / "held").operators()[1].parallelism
     spread = "3" if cores == 3 else f"{cores} -> 3"
     assert " ".join(keep.split()) == f"KEYED PROCESS hold {spread} held (value, 5 rows)"
-    assert lines[-1] == f"{tmp_path}/job.py fits."
+    assert lines[-1] == f"{tmp_path}/job.py is compatible."
 
 
 def test_savepoint_check_reports_state_that_would_be_lost(run: Run, program: Any, tmp_path: Path) -> None:
     code, out, _ = run("savepoint", "check", program("other"), tmp_path / "held", 20)
     assert code == 1
     assert "  'KEYED PROCESS': held (value, 5 rows): the program has no operator with uid 'hold'." in out.splitlines()
-    assert "does not fit. To discard the lost state, use --allow-non-restored-state." in out
+    assert "is not compatible. To discard the lost state, use --allow-non-restored-state." in out
     code, out, _ = run("savepoint", "check", "-n", program("other"), tmp_path / "held", 20)
     assert code == 0
     assert "Lost, which is allowed" in out
@@ -298,7 +298,7 @@ def test_savepoint_check_reports_changed_state_type(run: Run, program: Any, tmp_
         {
             "operator": "KEYED PROCESS",
             "state": "held",
-            "text": "was declared as Integer and is declared as String now; values stay what they were",
+            "text": "was declared as Integer and is declared as String now; stored values are not converted",
         }
     ]
 

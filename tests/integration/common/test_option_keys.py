@@ -99,9 +99,9 @@ def test_check_keys_suggests_key_for_misspelt_one(caplog: pytest.LogCaptureFixtu
             ["execution.checkpointing.intervall", "state.unheard-of", "my.own.parameter", "input", "s3.endpoint"]
         )
     assert caplog.messages == [
-        "the configuration key execution.checkpointing.intervall is not known, and has no effect. "
+        "the configuration key execution.checkpointing.intervall is unknown and has no effect. "
         "Did you mean execution.checkpointing.interval?",
-        "the configuration key state.unheard-of is not known, and has no effect.",
+        "the configuration key state.unheard-of is unknown and has no effect.",
     ]
     with pytest.raises(InvalidProgramError, match=r"epoch.targt is .* Did you mean millstream.epoch.target\?"):
         check_keys(["millstream.epoch.targt"])
@@ -128,8 +128,8 @@ def test_check_keys_runs_when_job_starts(caplog: pytest.LogCaptureFixture) -> No
         ("pipeline.max-parallelism", "many", "pipeline.max-parallelism='many' must be a number"),
         ("execution.runtime-mode", "FAST", "execution.runtime-mode is 'FAST': it must be one of STREAMING, BATCH"),
         ("execution.state-recovery.claim-mode", "MINE", "claim-mode is 'MINE': it must be one of CLAIM, NO_CLAIM"),
-        ("io.tmp.dirs", "/nowhere/at/all", "io.tmp.dirs is /nowhere/at/all: the job's own directory cannot be made"),
-        ("taskmanager.tmp.dirs", "/proc", "io.tmp.dirs is /proc: the job's own directory cannot be made"),
+        ("io.tmp.dirs", "/nowhere/at/all", "io.tmp.dirs is /nowhere/at/all: the job's directory cannot be created"),
+        ("taskmanager.tmp.dirs", "/proc", "io.tmp.dirs is /proc: the job's directory cannot be created"),
         ("millstream.inlining", "perhaps", "millstream.inlining='perhaps' must be true or false"),
         ("millstream.engine", "flink", "millstream.engine is 'flink': it must be one of SPARK, LOCAL"),
     ],

@@ -222,7 +222,7 @@ def test_unpicklable_state_fails_job_without_restart() -> None:
     stream = env.from_collection([1]).key_by(lambda v: v).process(KeepsAGenerator())
     with pytest.raises(EpochFailed, match="A value of class generator can be neither sent nor kept in state") as failed:
         list(stream.execute_and_collect())
-    assert failed.value.incurable
+    assert failed.value.unrecoverable
 
 
 def test_unpicklable_section_error_names_state() -> None:

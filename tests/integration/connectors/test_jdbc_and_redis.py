@@ -18,8 +18,8 @@ import pytest
 from millstream.common import Time, WatermarkStrategy
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.connectors.jdbc import source as jdbc_source
-from millstream.connectors.jdbc.connection import is_lost_connection, is_lost_race, is_mistake
-from millstream.connectors.jdbc.source import JdbcSource, JdbcSourceBuilder, partition_cuts
+from millstream.connectors.jdbc.connection import is_conflict, is_lost_connection, is_permanent
+from millstream.connectors.jdbc.source import JdbcSource, JdbcSourceBuilder, partition_bounds
 from millstream.datastream import AsyncDataStream
 from millstream.datastream.connectors.jdbc import JdbcConnectionOptions
 from millstream.datastream.connectors.lookup import CachedLookup, TtlCache
@@ -138,25 +138,25 @@ def test_jdbc_source_builder_rejects_invalid_arguments() -> None:
         source("jdbc:sqlite:/x").set_partitions("a", 2).set_incremental_column("b").build()
 
 
-def test_partition_cuts_split_numbers_and_timestamps() -> None:
-    assert partition_cuts(1, 10, 3) == [4, 7]
-    assert partition_cuts(1, 2, 10) == []
-    assert partition_cuts(datetime(2024, 1, 1), datetime(2024, 1, 3), 2) == [datetime(2024, 1, 2)]
+def test_partition_bounds_split_numbers_and_timestamps() -> None:
+    assert partition_bounds(1, 10, 3) == [4, 7]
+    assert partition_bounds(1, 2, 10) == []
+    assert partition_bounds(datetime(2024, 1, 1), datetime(2024, 1, 3), 2) == [datetime(2024, 1, 2)]
 
 
 def test_database_errors_are_classified_by_cause(mariadb: Any) -> None:
     import psycopg
     import pymysql
 
-    assert is_lost_race(psycopg.errors.DeadlockDetected()) and not is_mistake(psycopg.errors.DeadlockDetected())
-    assert is_mistake(psycopg.errors.UndefinedTable()) and is_mistake(psycopg.errors.UniqueViolation())
+    assert is_conflict(psycopg.errors.DeadlockDetected()) and not is_permanent(psycopg.errors.DeadlockDetected())
+    assert is_permanent(psycopg.errors.UndefinedTable()) and is_permanent(psycopg.errors.UniqueViolation())
     assert is_lost_connection(psycopg.errors.AdminShutdown())
-    assert is_lost_race(sqlite3.OperationalError("database is locked"))
-    assert is_mistake(sqlite3.OperationalError("no such table: x"))
+    assert is_conflict(sqlite3.OperationalError("database is locked"))
+    assert is_permanent(sqlite3.OperationalError("no such table: x"))
     with mariadb.connect() as connection, connection.cursor() as cursor:
         with pytest.raises(pymysql.Error) as e:
             cursor.execute("SELECT nothing")
-        assert is_mistake(e.value)
+        assert is_permanent(e.value)
 
 
 def test_database_transaction_is_retried_after_mariadb_deadlock(mariadb: Any) -> None:

@@ -21,7 +21,7 @@ from millstream.connectors.lookup_cache import FullCache, PartialCache, Periodic
 from millstream.datastream.connectors.jdbc import JdbcConnectionOptions
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.value_conversion import to_column
-from millstream.sql.connector_contract import Found, LookupSource
+from millstream.sql.connector_contract import LookupResult, LookupSource
 from millstream.sql.errors import CatalogException, TableException, ValidationException
 from millstream.sql.operators.join.lookup_join import Retrying
 from millstream.sql.types import DataTypes
@@ -463,11 +463,11 @@ class Counted(LookupSource):
         self.counts = counts
         self.requests: list[list[int]] = []
 
-    def find(self, keys: Any) -> Found:
+    def find(self, keys: Any) -> LookupResult:
         self.requests.append([k for (k,) in keys])
         counts = [self.counts.get(k, 0) for (k,) in keys]
         values = [k for (k,) in keys for _ in range(self.counts.get(k, 0))]
-        return Found(Batch([to_column(values, DataTypes.INT())], None, len(values)), np.array(counts, np.int64))
+        return LookupResult(Batch([to_column(values, DataTypes.INT())], None, len(values)), np.array(counts, np.int64))
 
     def all_rows(self) -> Any:
         self.requests.append([])

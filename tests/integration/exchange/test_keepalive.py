@@ -99,10 +99,10 @@ def test_is_unresponsive_ignores_process_that_does_not_read() -> None:
 
 @separate
 def test_poller_disconnects_from_unresponsive_host(network: Network, connection: socket.socket) -> None:
-    peer = Connection(connection, Credentials(b"s" * 32, keepalive_seconds=SECONDS), Side.CALLER)
+    peer = Connection(connection, Credentials(b"s" * 32, keepalive_seconds=SECONDS), Side.CLIENT)
     poller, lost = Poller(), []
     poller.add(peer, lambda frame: None, lambda: lost.append(peer))
-    peer.push(Frame(Kind.MET))
+    peer.push(Frame(Kind.CONNECTED))
     network.partition(1, 0)
     # The greeting stays in flight.
     poller.until(lambda: bool(lost), 30)

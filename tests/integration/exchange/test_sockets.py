@@ -78,7 +78,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
 
 def linked_pair(first: Credentials = SECRET, second: Credentials = SECRET) -> tuple[Connection, Connection]:
     a, b = socket.socketpair()
-    return Connection(a, first, Side.CALLER), Connection(b, second, Side.CALLED)
+    return Connection(a, first, Side.CLIENT), Connection(b, second, Side.SERVER)
 
 
 def tcp_pair() -> tuple[socket.socket, socket.socket]:
@@ -96,7 +96,7 @@ def trickle(source: socket.socket, target: socket.socket) -> None:
 def test_connection_decodes_frames_read_byte_by_byte(credentials: Credentials) -> None:
     frames = [Frame(Kind.EPOCH, 2**40, 3, b"x" * 1000), Frame(Kind.STOP), Frame(Kind.DATA, 1, 65535, bytes(range(256)))]
     (a, outer_a), (b, outer_b) = tcp_pair(), tcp_pair()
-    left, right = Connection(a, credentials, Side.CALLER), Connection(b, credentials, Side.CALLED)
+    left, right = Connection(a, credentials, Side.CLIENT), Connection(b, credentials, Side.SERVER)
     for end in (outer_a, outer_b):
         end.setblocking(False)
         end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -122,10 +122,10 @@ def test_connection_decodes_frames_read_byte_by_byte(credentials: Credentials) -
 # --- TLS
 
 
-def authenticated_pair(caller: Credentials, called: Credentials) -> tuple[Connection, Connection]:
+def authenticated_pair(client: Credentials, server: Credentials) -> tuple[Connection, Connection]:
     """Return two connections that have completed their handshake."""
     a, b = tcp_pair()
-    links = Connection(a, caller, Side.CALLER), Connection(b, called, Side.CALLED)
+    links = Connection(a, client, Side.CLIENT), Connection(b, server, Side.SERVER)
     poller = Poller()
     events: list[int] = []
     for link in links:
@@ -137,7 +137,7 @@ def authenticated_pair(caller: Credentials, called: Credentials) -> tuple[Connec
 
 def test_tls_connection_hides_frames_from_observer() -> None:
     (a, outer_a), (b, outer_b) = tcp_pair(), tcp_pair()
-    links = Connection(a, ENCRYPTED, Side.CALLER), Connection(b, ENCRYPTED, Side.CALLED)
+    links = Connection(a, ENCRYPTED, Side.CLIENT), Connection(b, ENCRYPTED, Side.SERVER)
     links[0].push(Frame(Kind.EPOCH, 1, 0, b"a salary" * 100))
     poller, received, passed = Poller(), list[Frame](), bytearray()
     for link in links:
@@ -162,7 +162,7 @@ def test_tls_connection_hides_frames_from_observer() -> None:
 def test_tls_connection_delivers_decrypted_data_without_socket_event() -> None:
     """The last TLS record holds the end of a large frame and a small one, for which the socket is not readable."""
     a, b = tcp_pair()
-    links = Connection(a, ENCRYPTED, Side.CALLER), Connection(b, ENCRYPTED, Side.CALLED)
+    links = Connection(a, ENCRYPTED, Side.CLIENT), Connection(b, ENCRYPTED, Side.SERVER)
     # A record with its header, twice the send size, and a little more.
     size = (1 << 14) - HEAD.size + 2 * (1 << 18) + 100
     frames = [Frame(Kind.DATA, 1, 1, bytes(size)), Frame(Kind.END, 1, 1, b"end")]
@@ -177,18 +177,18 @@ def test_tls_connection_delivers_decrypted_data_without_socket_event() -> None:
 
 
 @pytest.mark.parametrize(
-    ("caller", "called", "caller_reason", "called_reason"),
+    ("client", "server", "client_reason", "server_reason"),
     [
         pytest.param(
             Credentials(b"s" * 32, make_identity()),
             ENCRYPTED,
-            "the other side's certificate is not trusted here",
+            "the peer's certificate is not trusted",
             "does not trust this side's certificate",
             id="wrong certificate",
         ),
         # A peer that is disconnected does not always receive the reason.
-        pytest.param(SECRET, ENCRYPTED, "", "the other side does not speak TLS", id="plain caller"),
-        pytest.param(ENCRYPTED, SECRET, "", "the other side speaks TLS", id="plain called"),
+        pytest.param(SECRET, ENCRYPTED, "", "the peer does not use TLS", id="plain client"),
+        pytest.param(ENCRYPTED, SECRET, "", "the peer uses TLS", id="plain server"),
         pytest.param(
             Credentials(b"t" * 32, ENCRYPTED.identity),
             ENCRYPTED,
@@ -199,12 +199,12 @@ def test_tls_connection_delivers_decrypted_data_without_socket_event() -> None:
     ],
 )
 def test_connection_rejects_peer_of_another_job_with_reason(
-    caller: Credentials, called: Credentials, caller_reason: str, called_reason: str
+    client: Credentials, server: Credentials, client_reason: str, server_reason: str
 ) -> None:
-    links = authenticated_pair(caller, called)
+    links = authenticated_pair(client, server)
     assert all(link.closed and not link.is_authenticated for link in links)
-    assert caller_reason in links[0].reason
-    assert called_reason in links[1].reason
+    assert client_reason in links[0].reason
+    assert server_reason in links[1].reason
     for link in links:
         link.close()
 
@@ -214,7 +214,7 @@ def test_connection_rejects_caller_without_certificate() -> None:
     a, b = tcp_pair()
     context = ssl.create_default_context(cadata=ENCRYPTED.identity.pem.split("-----BEGIN PRIVATE")[0])
     context.check_hostname = False
-    link, poller, lost = Connection(b, ENCRYPTED, Side.CALLED), Poller(), list[int]()
+    link, poller, lost = Connection(b, ENCRYPTED, Side.SERVER), Poller(), list[int]()
     poller.add(link, lambda frame: None, lambda: lost.append(1))
     serving = threading.Thread(target=lambda: poller.until(lambda: bool(lost), 5))
     serving.start()
@@ -223,7 +223,7 @@ def test_connection_rejects_caller_without_certificate() -> None:
         assert nameless.recv(1) == b""
         raise ConnectionResetError
     serving.join()
-    assert "showed no certificate" in link.reason
+    assert "sent no certificate" in link.reason
 
 
 def test_exchange_failure_explains_rejected_slots(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +231,7 @@ def test_exchange_failure_explains_rejected_slots(monkeypatch: pytest.MonkeyPatc
     with ThreadedExecution([1], ring, Endpoint(LOOPBACK, ENCRYPTED)) as execution:
         execution.credentials = SECRET
         execution.start()
-        assert "a connection was refused: the other side does not speak TLS" in execution.run_failing().cause.text
+        assert "a connection was refused: the peer does not use TLS" in execution.run_failing().cause.text
 
 
 def pem_files(directory: Path, name: str) -> Identity:
@@ -254,13 +254,13 @@ def test_certificates_are_loaded_from_files(tmp_path: Path) -> None:
         execution.start()
         assert execution.run(1) == [b"0<1", b"1<0"]
     links = authenticated_pair(Credentials(b"s" * 32, other), Credentials(b"s" * 32, own))
-    assert "certificate is not trusted here" in links[0].reason
+    assert "certificate is not trusted" in links[0].reason
     for link in links:
         link.close()
     with pytest.raises(CertificateError, match=r"nowhere.key' \(key\) cannot be read on host"):
-        replace(own, key=str(tmp_path / "nowhere.key")).context(is_called=True)
+        replace(own, key=str(tmp_path / "nowhere.key")).context(is_server=True)
     with pytest.raises(CertificateError, match="are not a certificate, its private key"):
-        replace(own, key=other.key).context(is_called=True)
+        replace(own, key=other.key).context(is_server=True)
 
 
 # --- secrets
@@ -274,15 +274,15 @@ def exchange_greetings(first: Handshake, second: Handshake) -> None:
 
 
 def test_handshake_authenticates_both_sides() -> None:
-    caller, called = Handshake(SECRET.secret, Side.CALLER), Handshake(SECRET.secret, Side.CALLED)
-    exchange_greetings(caller, called)
-    assert caller.is_done
-    assert called.is_done
+    client, server = Handshake(SECRET.secret, Side.CLIENT), Handshake(SECRET.secret, Side.SERVER)
+    exchange_greetings(client, server)
+    assert client.is_done
+    assert server.is_done
 
 
 @pytest.mark.parametrize("side", Side)
 def test_handshake_rejects_wrong_secret_on_either_side(side: Side) -> None:
-    other = Side.CALLED if side is Side.CALLER else Side.CALLER
+    other = Side.SERVER if side is Side.CLIENT else Side.CLIENT
     honest, stranger = Handshake(SECRET.secret, side), Handshake(OTHER.secret, other)
     stranger.feed(honest.greeting)
     honest.feed(stranger.greeting)
@@ -292,11 +292,11 @@ def test_handshake_rejects_wrong_secret_on_either_side(side: Side) -> None:
 
 
 def test_handshake_rejects_reflected_proof() -> None:
-    caller = Handshake(SECRET.secret, Side.CALLER)
-    proof = caller.feed(caller.greeting)
+    client = Handshake(SECRET.secret, Side.CLIENT)
+    proof = client.feed(client.greeting)
     assert len(proof) == 32
     with pytest.raises(AuthenticationError):
-        caller.feed(proof)
+        client.feed(proof)
 
 
 class Attack:
@@ -335,7 +335,7 @@ def test_connection_neither_unpickles_nor_sends_before_authentication(tmp_path: 
 def test_exchange_ignores_unauthenticated_caller(caplog: pytest.LogCaptureFixture) -> None:
     with ThreadedExecution([2, 2], ring) as execution:
         stranger = Connection.to(execution.exchange.address, OTHER)
-        stranger.push(Frame(Kind.HELLO, payload=b'{"slot": 0, "address": "/x"}'))
+        stranger.push(Frame(Kind.REGISTER, payload=b'{"slot": 0, "address": "/x"}'))
         stranger.flush()
         silent = Connection.to(execution.exchange.address, SECRET)
         poller = Poller()
@@ -416,10 +416,10 @@ def test_exchange_accepts_all_slots_calling_at_once() -> None:
     poller = Poller()
     lost: list[object] = []
     for number, link in enumerate(links):
-        link.push(Frame(Kind.HELLO, payload=b'{"slot": %d, "address": "x"}' % number))
+        link.push(Frame(Kind.REGISTER, payload=b'{"slot": %d, "address": "x"}' % number))
         poller.add(link, lambda frame: None, partial(lost.append, number))
     for _ in range(600):
-        poller.turn(0.01)
+        poller.poll(0.01)
         if lost or exchange.serve_until(lambda: exchange.has_all_slots, 0.05):
             break
     assert not lost
@@ -456,7 +456,7 @@ def test_acceptor_drops_stranger_after_proof_timeout(monkeypatch: pytest.MonkeyP
         exchange_thread.start()
         silent = attack(execution.exchange.address, GREETING)
         time.sleep(0.15)
-        # The timeout is checked when another caller connects.
+        # The timeout is checked when another client connects.
         next_one = attack(execution.exchange.address, b"")
         wait_until(lambda: is_hung_up_on(silent), 5)
         assert not is_hung_up_on(next_one)
@@ -817,7 +817,7 @@ class ScriptedSlot:
         assert self.poller.until(lambda: any(f.kind is kind for f in self.received), 5)
 
 
-HELLO = Frame(Kind.HELLO, payload=b'{"slot": 0, "address": "/nowhere"}')
+REGISTRATION = Frame(Kind.REGISTER, payload=b'{"slot": 0, "address": "/nowhere"}')
 
 
 def run_scripted_slot(script: Callable[[ScriptedSlot], None]) -> tuple[Exchange, threading.Thread]:
@@ -834,13 +834,13 @@ def run_scripted_slot(script: Callable[[ScriptedSlot], None]) -> tuple[Exchange,
 
 
 def register(slot: ScriptedSlot) -> None:
-    slot.send(HELLO)
+    slot.send(REGISTRATION)
     slot.receive(Kind.ROSTER)
 
 
 def start_epoch(slot: ScriptedSlot) -> None:
     register(slot)
-    slot.send(Frame(Kind.MET))
+    slot.send(Frame(Kind.CONNECTED))
     slot.receive(Kind.EPOCH)
 
 
@@ -860,7 +860,7 @@ def send_unknown_frame(slot: ScriptedSlot) -> None:
 @pytest.mark.parametrize(
     ("script", "kind"),
     [
-        pytest.param(lambda slot: slot.send(HELLO), FailureKind.DIED, id="registered"),
+        pytest.param(lambda slot: slot.send(REGISTRATION), FailureKind.DIED, id="registered"),
         pytest.param(register, FailureKind.DIED, id="connecting to slots"),
         pytest.param(start_epoch, FailureKind.DIED, id="running"),
         pytest.param(disconnect_within_report, FailureKind.DIED, id="within a frame"),
@@ -925,17 +925,17 @@ def test_slot_reports_broken_connection_to_another_slot(when: str) -> None:
         assert isinstance(exchange.address, str)
         listener = listen(f"{exchange.address}-1")
         slot = ScriptedSlot(exchange.address)
-        slot.send(Frame(Kind.HELLO, payload=b'{"slot": 1, "address": "%s"}' % str(address_of(listener)).encode()))
+        slot.send(Frame(Kind.REGISTER, payload=b'{"slot": 1, "address": "%s"}' % str(address_of(listener)).encode()))
         slot.receive(Kind.ROSTER)
         connection = None
         while connection is None:
             connection = accept(listener)
         if when == "while running":
-            link = Connection(connection, SECRET, Side.CALLED)
+            link = Connection(connection, SECRET, Side.SERVER)
             slot.poller.add(link, lambda frame: None, lambda: None)
-            slot.send(Frame(Kind.MET))
+            slot.send(Frame(Kind.CONNECTED))
             slot.receive(Kind.EPOCH)
-            slot.poller.forget(connection.fileno())
+            slot.poller.unregister(connection.fileno())
         connection.close()
         slot.poller.until(lambda: slot.has_ended, 5)
         listener.close()

@@ -147,7 +147,7 @@ def test_gateway_shows_describes_and_stops_jobs(gateway: Gateway, tmp_path: Path
     ((other,),) = client.rows("INSERT INTO s SELECT n FROM endless")
     assert client.rows(f"STOP JOB '{other}'") == [["OK"]]
     assert client.rows(f"DESCRIBE JOB '{other}'")[0][2] == "CANCELED"
-    assert "The job 'abc' is not found" in client.refused("STOP JOB 'abc'")
+    assert "The job 'abc' does not exist" in client.refused("STOP JOB 'abc'")
 
 
 def test_gateway_cancel_of_query_cancels_its_job(gateway: Gateway) -> None:

@@ -15,7 +15,7 @@ import pytest
 from millstream.datastream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator
 from millstream.datastream.connectors.hybrid_source import HybridSource
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
-from millstream.jobmaster.machine.flow import LATEST, SOONEST, PollBackoff
+from millstream.jobmaster.machine.flow import MAX_POLL_WAIT, MIN_POLL_WAIT, PollBackoff
 from millstream.testing import CollectSink, LocalEnvironment
 
 
@@ -31,9 +31,9 @@ def asked_times(until: float, answer: float = 0.0) -> list[float]:
 def test_poll_backoff_grows_while_source_is_idle() -> None:
     times = asked_times(60.0)
     gaps = [round(b - a, 6) for a, b in itertools.pairwise(times)]
-    assert gaps[0] == pytest.approx(SOONEST) and gaps == sorted(gaps) and gaps[-1] == pytest.approx(LATEST)
+    assert gaps[0] == pytest.approx(MIN_POLL_WAIT) and gaps == sorted(gaps) and gaps[-1] == pytest.approx(MAX_POLL_WAIT)
     # Input after an idle time waits for a small part of it.
-    assert all(gap <= max(time / 10, SOONEST) + 1e-9 for time, gap in zip(times[1:], gaps[1:], strict=False))
+    assert all(gap <= max(time / 10, MIN_POLL_WAIT) + 1e-9 for time, gap in zip(times[1:], gaps[1:], strict=False))
     assert sum(time >= 50 for time in times) <= 101
 
 
@@ -45,9 +45,9 @@ def test_poll_backoff_grows_with_poll_duration() -> None:
 def test_poll_backoff_resets_after_input() -> None:
     back_off = PollBackoff()
     back_off.next(0.0, 0.0)
-    assert back_off.next(50.0, 50.0) == pytest.approx(50.0 + LATEST)
-    back_off.had_input()
-    assert back_off.next(51.0, 51.0) == pytest.approx(51.0 + SOONEST)
+    assert back_off.next(50.0, 50.0) == pytest.approx(50.0 + MAX_POLL_WAIT)
+    back_off.reset()
+    assert back_off.next(51.0, 51.0) == pytest.approx(51.0 + MIN_POLL_WAIT)
 
 
 # --- a source that wakes the job

@@ -52,9 +52,9 @@ def test_driver_is_rejected_while_local_process_holds_job(drivers: DriverRegistr
     first = drivers.claim_latest("job", HERE)
     with pytest.raises(InvalidProgramError, match=rf"Job 'job' still runs \(process {os.getpid()} on .*stop it first"):
         drivers.claim_latest("job", HERE)
-    drivers.claim_latest("another job", HERE).let_go()
-    first.let_go()
-    drivers.claim_latest("job", HERE).let_go()
+    drivers.claim_latest("another job", HERE).release()
+    first.release()
+    drivers.claim_latest("job", HERE).release()
 
 
 def test_driver_takes_over_at_once_when_local_process_is_dead(tmp_path: Path) -> None:
@@ -64,9 +64,9 @@ def test_driver_takes_over_at_once_when_local_process_is_dead(tmp_path: Path) ->
     second = drivers.claim_latest("job", HERE)
     assert time.monotonic() - began < 300
     assert second.fence.term == 2 and is_earlier(first.run_id, second.fence.run_id)
-    with pytest.raises(DeposedError, match="Job 'job' is not this process's any more .*driver 2 has it"):
+    with pytest.raises(DeposedError, match="Job 'job' no longer belongs to this process .*driver 2 owns it"):
         first.publish("a/chk-1")
-    second.let_go()
+    second.release()
 
 
 def test_driver_takes_over_from_other_host_after_lease_expires(drivers: DriverRegistry, tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_driver_takes_over_from_other_host_after_lease_expires(drivers: DriverRe
     second = drivers.claim_latest("job", HERE)
     with pytest.raises(DeposedError):
         fence.renew()
-    second.let_go()
+    second.release()
 
 
 def test_driver_lease_notifies_when_superseded(drivers: DriverRegistry) -> None:
@@ -90,7 +90,7 @@ def test_driver_lease_notifies_when_superseded(drivers: DriverRegistry) -> None:
     later = threading.Event()
     first.watch(lambda reason: later.set())
     assert later.is_set()
-    second.let_go()
+    second.release()
 
 
 def test_driver_lease_renews_after_storage_failure(drivers: DriverRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,26 +103,26 @@ def test_driver_lease_renews_after_storage_failure(drivers: DriverRegistry, monk
 
     monkeypatch.setattr(hold.fence, "renew", renew)
     assert again.wait(10)
-    hold.let_go()
+    hold.release()
 
 
 def test_driver_takes_over_when_other_host_releases_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drivers = DriverRegistry(str(tmp_path), {}, lease=600)
     first = drivers.claim_latest("job", OTHER_HOST)
     with monkeypatch.context() as patched:
-        patched.setattr(module.time, "sleep", lambda seconds: first.let_go())  # type: ignore[attr-defined]
+        patched.setattr(module.time, "sleep", lambda seconds: first.release())  # type: ignore[attr-defined]
         second = drivers.claim_latest("job", HERE)
     assert second.fence.term == 2
-    second.let_go()
+    second.release()
 
 
 def test_driver_does_not_wait_for_released_lease(drivers: DriverRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     silent(drivers.claim_run("job", None, DEAD))
     # It also takes over the run, whose record names it from then on.
-    drivers.claim_latest("job", OTHER_HOST).let_go()
+    drivers.claim_latest("job", OTHER_HOST).release()
     with monkeypatch.context() as patched:
         patched.setattr(module.time, "sleep", lambda seconds: pytest.fail("it waits"))  # type: ignore[attr-defined]
-        drivers.claim_latest("job", HERE).let_go()
+        drivers.claim_latest("job", HERE).release()
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, does: Callable[[], object]) -> None:
@@ -147,7 +147,7 @@ def test_driver_is_rejected_when_another_claims_concurrently(
     with pytest.raises(InvalidProgramError, match="Job 'job' still runs"):
         drivers.claim_latest("job", HERE)
     others[0].fence.publish("a/chk-1")
-    others[0].let_go()
+    others[0].release()
 
 
 def test_driver_is_rejected_when_previous_run_renews_concurrently(
@@ -158,7 +158,7 @@ def test_driver_is_rejected_when_previous_run_renews_concurrently(
     with pytest.raises(InvalidProgramError, match="Job 'job' still runs"):
         drivers.claim_latest("job", HERE)
     first.publish("a/chk-1")
-    drivers.claim_latest("job", HERE).let_go()
+    drivers.claim_latest("job", HERE).release()
 
 
 def test_driver_takes_over_directory_of_standalone_run(drivers: DriverRegistry, tmp_path: Path) -> None:
@@ -168,23 +168,23 @@ def test_driver_takes_over_directory_of_standalone_run(drivers: DriverRegistry, 
     running = drivers.claim_run("job", None, HERE)
     with pytest.raises(InvalidProgramError, match="still runs"):
         drivers.claim_latest("job", HERE)
-    running.let_go()
+    running.release()
     # Its directory contained only the owner file.
     assert not (tmp_path / running.fence.run_id).exists()
     second = drivers.claim_latest("job", HERE)
     assert is_earlier(first.run_id, second.fence.run_id) and not drivers.is_alive(owner)
     with pytest.raises(DeposedError):
         first.publish("a/chk-1")
-    second.let_go()
+    second.release()
     # The directory has no owner now.
-    drivers.claim_latest("job", HERE).let_go()
+    drivers.claim_latest("job", HERE).release()
 
 
 def test_driver_claims_job_while_another_job_runs(drivers: DriverRegistry) -> None:
     another = drivers.claim_run("another job", None, HERE)
-    drivers.claim_latest("job", HERE).let_go()
+    drivers.claim_latest("job", HERE).release()
     another.fence.publish("a/chk-1")
-    another.let_go()
+    another.release()
 
 
 @pytest.mark.parametrize("is_latest", [True, False])
@@ -196,7 +196,7 @@ def test_run_ids_increase_when_clock_goes_back(
     monkeypatch.setattr("millstream.common.run_ids.time.time_ns", lambda: now - 3600 * 10**9)
     second = drivers.claim_latest("job", HERE)
     assert is_earlier(first.run_id, second.fence.run_id)
-    second.let_go()
+    second.release()
 
 
 def test_finished_job_stays_finished_until_program_ends(drivers: DriverRegistry) -> None:
@@ -206,16 +206,16 @@ def test_finished_job_stays_finished_until_program_ends(drivers: DriverRegistry)
     # The process was killed here.
     second = drivers.claim_latest("job", DEAD)
     assert second.fence.record.outcome == "FINISHED"
-    second.let_go()
-    program_ended(well=False)
+    second.release()
+    program_ended(succeeded=False)
     third = drivers.claim_latest("job", DEAD)
     assert third.fence.record.outcome == "FINISHED"
-    third.let_go()
+    third.release()
     program_ended()
     fourth = drivers.claim_latest("job", HERE)
     assert fourth.fence.record.outcome is None
     fourth.fence.end(JobStatus.FINISHED.name, "")
-    fourth.let_go()
+    fourth.release()
     # The same program runs a job of that name once more.
     assert drivers.claim_latest("job", HERE).fence.record.outcome is None
 
@@ -227,20 +227,20 @@ def test_failed_or_canceled_job_runs_again(drivers: DriverRegistry, status: JobS
     silent(first)
     second = drivers.claim_latest("job", HERE)
     assert second.fence.record.outcome is None
-    second.let_go()
+    second.release()
 
 
 def finish(drivers: DriverRegistry) -> None:
     """Finish a job in this program."""
     hold = drivers.claim_latest("job", DEAD)
     hold.fence.end(JobStatus.FINISHED.name, "")
-    hold.let_go()
+    hold.release()
 
 
 def test_finished_job_stays_finished_when_program_fails_in_another_job(drivers: DriverRegistry) -> None:
     finish(drivers)
-    drivers.claim_latest("another job", HERE).let_go()
-    program_ended(well=False)
+    drivers.claim_latest("another job", HERE).release()
+    program_ended(succeeded=False)
     assert drivers.claim_latest("job", DEAD).fence.record.outcome == "FINISHED"
 
 
@@ -260,7 +260,7 @@ def test_owner_file_names_live_driver_until_release(drivers: DriverRegistry) -> 
     assert drivers.is_alive(owner)
     for more in ({"released": True}, {"attempt": "another"}, {"cell": "_jobs/another"}):
         assert not drivers.is_alive({**owner, **more})
-    hold.let_go()
+    hold.release()
     assert not drivers.is_alive(owner)
     # Without a record, liveness is that of the process.
     assert drivers.is_alive(HERE) and not drivers.is_alive(DEAD)
@@ -273,12 +273,12 @@ def test_driver_is_rejected_while_run_id_is_held(drivers: DriverRegistry) -> Non
         drivers.claim_run("job", run, HERE)
     first.fence.publish("a/chk-1")
     silent(first)
-    first.let_go()
+    first.release()
     lost = silent(drivers.claim_run("job", run, DEAD))
     second = drivers.claim_run("job", run, HERE)
     with pytest.raises(DeposedError):
         lost.publish("a/chk-1")
-    second.let_go()
+    second.release()
 
 
 def test_drivers_starting_concurrently_claim_job_once(tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ def test_drivers_starting_concurrently_claim_job_once(tmp_path: Path) -> None:
         thread.join()
     holds = [one for one in claims if isinstance(one, DriverLease)]
     assert len(holds) == 1 and len(claims) == 8
-    holds[0].let_go()
+    holds[0].release()
 
 
 # --- with processes
@@ -354,7 +354,7 @@ def test_driver_of_lost_host_is_replaced_and_fenced_when_resumed(tmp_path: Path)
         cluster.until(lambda: cluster.lines() > before + 20)
         os.kill(first.pid, signal.SIGCONT)
         assert first.wait(60) == 1, cluster.all_logs()
-        assert "Job 'counts' is not this process's any more" in cluster.log(0), cluster.all_logs()
+        assert "Job 'counts' no longer belongs to this process" in cluster.log(0), cluster.all_logs()
         assert "restarts in" not in cluster.log(0)
         check(cluster, second)
         left = [p for p in (tmp_path / "checkpoints").rglob("*") if p.is_file() and "_jobs" not in str(p)]

@@ -131,7 +131,7 @@ def test_fence_rejects_publish_of_deposed_leader(cells: Cells) -> None:
         lambda: old.withdraw("/c/1/chk-2"),
         lambda: old.end("FINISHED", ""),
     ):
-        with pytest.raises(DeposedError, match=r"term 1.*the leader of term 2 has it"):
+        with pytest.raises(DeposedError, match=r"term 1.*the leader of term 2 owns it"):
             late()  # type: ignore[no-untyped-call]
     new.publish("/c/2/chk-3")
     assert fence(cells, 3).claim().checkpoints == ("/c/1/chk-1", "/c/1/chk-2", "/c/2/chk-3")

@@ -87,7 +87,9 @@ def test_deposed_leader_cannot_publish_without_checking_lease(tmp_path: Path) ->
         standby = run(cluster)
         cluster.until(lambda: "term 2" in cluster.log(1) and "starts from" in cluster.log(1))
         os.kill(leader.pid, signal.SIGCONT)
-        cluster.until(lambda: "is not this process's any more (term 1): the leader of term 2 has it" in cluster.log(0))
+        cluster.until(
+            lambda: "no longer belongs to this process (term 1): the leader of term 2 owns it" in cluster.log(0)
+        )
         check(cluster, standby)
 
 

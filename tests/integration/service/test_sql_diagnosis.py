@@ -102,7 +102,7 @@ def test_diagnosis_counts_rows_waiting_for_watermark() -> None:
     """The watermark is a second behind the only rows, and no later row arrives."""
     with running(tables(orders=[1_000, 1_500]), FIRST, "f0 STRING, f1 BIGINT") as (client, job):
         explanation = wait_for_explanation(client, job, "event time")
-    assert "Source: orders holds event time back" in explanation["title"], explanation
+    assert "Source: orders delays event time" in explanation["title"], explanation
     assert "1 row waits, the first for 1970-01-01 00:00:01." in explanation["text"], explanation
 
 

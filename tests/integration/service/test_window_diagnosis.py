@@ -119,10 +119,10 @@ REASONS: dict[str, tuple[int, Program, str, list[str]]] = {
         lambda env: windowed(splits(env, ordered(), "orders", a=[1_000, 100_000], b=[1_000, 2_500])),
         "event time",
         [
-            "Split 'b' of Source: orders holds event time back",
+            "Split 'b' of Source: orders delays event time",
             "Split 'b' (subtask 0 of 1) is at 1970-01-01 00:00:02.499, ",
             "; others are 98 s ahead. Its last record arrived 0 s ago; it is not idle.",
-            "Behind it 2 windows wait, the first for 1970-01-01 00:00:02.999.",
+            "Downstream 2 windows wait, the first for 1970-01-01 00:00:02.999.",
         ],
     ),
     "a split that has nothing": (
@@ -132,7 +132,7 @@ REASONS: dict[str, tuple[int, Program, str, list[str]]] = {
         [
             "Event time does not advance after Source: orders",
             "Split 'b' (subtask 0 of 1) has read no record; it is not idle. Use with_idleness(...)",
-            "Behind it 2 windows wait, the first for 1970-01-01 00:00:01.999.",
+            "Downstream 2 windows wait, the first for 1970-01-01 00:00:01.999.",
         ],
     ),
     "more subtasks than splits": (
@@ -148,9 +148,9 @@ REASONS: dict[str, tuple[int, Program, str, list[str]]] = {
         ),
         "event time",
         [
-            "Split 'p' of Source: prices holds event time back",
+            "Split 'p' of Source: prices delays event time",
             "others are 89 s ahead",
-            "Behind it (input 2 of TumblingEventTimeWindows",
+            "Downstream (input 2 of TumblingEventTimeWindows",
         ],
     ),
     "timers behind no watermarks": (
@@ -174,7 +174,7 @@ REASONS: dict[str, tuple[int, Program, str, list[str]]] = {
         [
             "has no event time",
             "Source: numbers (made at test_window_diagnosis.py:",
-            "Behind it 1 timer waits, the first for 1970-01-01 00:00:07.000.",
+            "Downstream 1 timer waits, the first for 1970-01-01 00:00:07.000.",
         ],
     ),
     "watermarks that are not made": (

@@ -53,7 +53,7 @@ def test_restore_message_names_savepoint_and_size(tmp_path: Path, capsys: pytest
 def test_restore_failure_is_raised_at_submission(tmp_path: Path) -> None:
     env = LocalEnvironment(Configuration.from_dict({"execution.state-recovery.path": saved(tmp_path)}))
     counting(env, uid="other")
-    with pytest.raises(InvalidProgramError, match=r"'Reduce' \(uid 'counts'\) has nowhere to go"):
+    with pytest.raises(InvalidProgramError, match=r"'Reduce' \(uid 'counts'\) matches no operator of the program"):
         env.execute_async()
 
 

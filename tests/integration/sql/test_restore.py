@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from millstream.checkpoint.inspect import Inspection
-from millstream.checkpoint.sql_state_diff import why_it_does_not_fit
+from millstream.checkpoint.sql_state_diff import mismatch_reason
 from millstream.checkpoint.sql_state_rows import column_rows, names_of
 from millstream.cli.main import cli
 from millstream.common.configuration import Configuration
@@ -105,8 +105,8 @@ def test_sql_restore_matches_state_of_identical_queries(tmp_path: Path) -> None:
             "INSERT INTO s SELECT k, SUM(n) FROM a GROUP BY k",
             "select was [k, COUNT(*) AS EXPR$1] and is [k, SUM(n) AS EXPR$1]",
         ),
-        ("INSERT INTO s SELECT k, n FROM a", "the query has no GroupAggregate of this kind any more"),
-        ("INSERT INTO s SELECT k, COUNT(*) FROM a WHERE n > 5 GROUP BY k", "what comes before it has changed: of "),
+        ("INSERT INTO s SELECT k, n FROM a", "the query has no GroupAggregate of this kind"),
+        ("INSERT INTO s SELECT k, COUNT(*) FROM a WHERE n > 5 GROUP BY k", "its input has changed: of "),
     ],
 )
 def test_sql_restore_of_a_changed_query_names_the_difference(tmp_path: Path, statement: str, reason: str) -> None:
@@ -114,7 +114,7 @@ def test_sql_restore_of_a_changed_query_names_the_difference(tmp_path: Path, sta
     with pytest.raises(InvalidProgramError) as refused:
         started(tmp_path, [statement], path)
     message = str(refused.value)
-    assert message.startswith("The query has changed, and state of it no longer fits:\n")
+    assert message.startswith("The query has changed, and some of its state cannot be restored:\n")
     assert f"GroupAggregate(groupBy=[k], select=[k, COUNT(*) AS EXPR$1]): {reason}" in message, message
     # It runs if non-restored state is allowed.
     allowed = {"execution.state-recovery.ignore-unclaimed-state": "true"}
@@ -207,5 +207,5 @@ def test_sql_state_columns_have_the_names_of_the_query() -> None:
 
 def test_sql_restore_error_compares_the_nearest_operator() -> None:
     now = ["Rank(by=[b], select=[x])", "Rank(by=[a], select=[z])", "Calc(select=[a])"]
-    assert why_it_does_not_fit("Rank(by=[a], select=[y])", [], now) == "select was [y] and is [z]"
-    assert why_it_does_not_fit("Rank(by=[a])", [], ["Rank(by=[a], limit=[3])"]) == "limit is [3] and was not there"
+    assert mismatch_reason("Rank(by=[a], select=[y])", [], now) == "select was [y] and is [z]"
+    assert mismatch_reason("Rank(by=[a])", [], ["Rank(by=[a], limit=[3])"]) == "limit is new: [3]"

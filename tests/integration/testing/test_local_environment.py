@@ -79,7 +79,7 @@ def test_failed_savepoint_leaves_job_running(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     # A file in place of the directory, and invalid file names.
     for target in (str(tmp_path / "file"), "a\0b", "/nowhere/\ud800"):
-        with pytest.raises(RequestFailedError, match="No savepoint can be written to .*, and the job goes on without"):
+        with pytest.raises(RequestFailedError, match="No savepoint can be written to .*; the job continues"):
             client.trigger_savepoint(target).result()
     assert os.path.isdir(client.trigger_savepoint(str(tmp_path / "new")).result())
     assert client.get_job_status().result() is JobStatus.RUNNING
@@ -256,9 +256,9 @@ def test_job_reports_repeated_failure_once(caplog: pytest.LogCaptureFixture) -> 
     assert sum("has failed again with the same error, " in line for line in logged) == 12
     assert "RuntimeError: no luck with 1" in messages[0]
     view = client.job.view
-    assert (view.alike, view.is_stuck) == (14, True)
+    assert (view.repeated_failures, view.is_stuck) == (14, True)
     line = read(client.job, 1.0)
-    assert describe(line, line) == "failed | failed 14 times in a row in the same way"
+    assert describe(line, line) == "failed | failed 14 times in a row with the same error"
 
 
 def test_job_with_progress_between_failures_reports_each() -> None:
@@ -267,7 +267,7 @@ def test_job_with_progress_between_failures_reports_each() -> None:
     env.from_source(source).sink_to(CollectSink())
     client = env.execute_async()
     client.get_job_execution_result().result()
-    assert (client.job.view.restarts, client.job.view.alike) == (12, 0)  # type: ignore[attr-defined]
+    assert (client.job.view.restarts, client.job.view.repeated_failures) == (12, 0)  # type: ignore[attr-defined]
 
 
 class MostSubtasks(MapFunction):

@@ -355,5 +355,5 @@ def test_restore_rejects_added_or_removed_ttl(before: bool, after: bool, tmp_pat
     if before == after:
         restored.run()
         return
-    with pytest.raises(Exception, match="State 'last' has (a|no) time to live now"):
+    with pytest.raises(Exception, match="State 'last' has (a|no) time to live, but had"):
         restored.run()

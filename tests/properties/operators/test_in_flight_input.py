@@ -375,10 +375,10 @@ def test_savepoint_contains_state_of_finished_subtasks() -> None:
 @pytest.mark.parametrize("parallelism", [2, 3])
 def test_next_checkpoint_contains_held_state_of_finishing_subtasks(parallelism: int) -> None:
     job = LocalJob(_counting(2), CLOCK)
-    job.run_epoch(keep=False)
+    job.run_epoch(writes_state=False)
     # One of the counters has ended by now.
     written = len(job.storage.files)
-    job.run_epoch(keep=False)
+    job.run_epoch(writes_state=False)
     assert len(job.storage.files) == written and not job.is_finished
     with pytest.raises(AssertionError, match="are in no file"):
         job.snapshot()
@@ -391,8 +391,8 @@ def test_next_checkpoint_contains_held_state_of_finishing_subtasks(parallelism: 
 
 def test_savepoint_contains_held_state_of_finishing_subtasks() -> None:
     job = LocalJob(_counting(2), CLOCK)
-    job.run_epoch(keep=False)
-    job.run_epoch(keep=False)
+    job.run_epoch(writes_state=False)
+    job.run_epoch(writes_state=False)
     job.run_tasks(job.execution.tasks({}, frozenset(), slice=0.2, checkpoint=1, savepoint="there"))
     subtasks = job.savepoint().vertices[operator_id_of("counting")].subtasks
     assert [len(subtask.parts) for subtask in subtasks] == [1, 1]
@@ -407,7 +407,7 @@ def test_restore_rejects_removed_operator_with_pending_input() -> None:
     assert pending_input(job)
     env = program()
     env.from_source(NumberSequenceSource(0, 59)).uid("source").sink_to(CollectSink()).uid("sink")
-    with pytest.raises(InvalidProgramError, match="has nowhere to go"):
+    with pytest.raises(InvalidProgramError, match="matches no operator of the program"):
         LocalJob(env, CLOCK, snapshot=job.snapshot(), storage=job.storage)
 
 

@@ -183,10 +183,10 @@ def test_spilled_join_equals_join_in_memory(
     with pytest.MonkeyPatch.context() as patch:
         # So few rows of a side fit into memory that keys have more, and rows of one key spill again.
         patch.setattr(spillable_rows, "_RUN_ROWS", 3)
-        patch.setattr(batch_sort, "_IN_HAND", 2)
+        patch.setattr(batch_sort, "_MIN_LOADED_ROWS", 2)
         patch.setattr(batch_sort, "BATCH_ROWS", 3)
-        patch.setattr(batch_join, "_IN_HAND_BYTES", some_bytes)
-        patch.setattr(batch_join, "SLAB_BYTES", some_bytes)
+        patch.setattr(batch_join, "_MIN_LOADED_BYTES", some_bytes)
+        patch.setattr(batch_join, "SPILL_CHUNK_BYTES", some_bytes)
         limits = (_TINY, None) if join is SortMergeJoinOperator else ()
         in_parts = [_ran(make(), inputs, limit, restarts).changes() for limit in limits]
     plain, on_disk = _both_ways(make, inputs, restarts)
@@ -220,10 +220,10 @@ def test_spilled_join_with_single_key_is_joined_in_parts(
     join: type[BatchJoinOperator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A key whose rows exceed the memory is joined in several passes."""
-    monkeypatch.setattr(batch_join, "_IN_HAND_BYTES", 500)
-    monkeypatch.setattr(batch_join, "SLAB_BYTES", 500)
+    monkeypatch.setattr(batch_join, "_MIN_LOADED_BYTES", 500)
+    monkeypatch.setattr(batch_join, "SPILL_CHUNK_BYTES", 500)
     monkeypatch.setattr("millstream.sql.operators.batch.batch_join._CHUNK_BYTES", 500)
-    monkeypatch.setattr("millstream.sql.operators.batch.batch_join.SLAB_BYTES", 500)
+    monkeypatch.setattr("millstream.sql.operators.batch.batch_join.SPILL_CHUNK_BYTES", 500)
     monkeypatch.setattr("millstream.sql.operators.batch.batch_join._AT_ONCE", 97)
     left = [[(1, "a", n) for n in range(start, start + 20)] for start in range(0, 100, 20)]
     right = [[(1, "b", n) for n in range(start, start + 20)] for start in range(50, 150, 20)]
@@ -285,8 +285,8 @@ def test_spilled_top_n_equals_top_n_in_memory(
 
     with pytest.MonkeyPatch.context() as patch:
         # The buffer is so small that many rows are discarded early, and bins are read in parts.
-        patch.setattr(batch_sort, "_MANY", many)
-        patch.setattr(batch_sort, "SLAB_BYTES", 10 * many)
+        patch.setattr(batch_sort, "_TRIM_ROWS", many)
+        patch.setattr(batch_sort, "SPILL_CHUNK_BYTES", 10 * many)
         plain, on_disk = _both_ways(make, inputs, restarts)
     partitions: dict[tuple[Any, ...], list[Any]] = {}
     for row in _in_order(_all(batches), order):

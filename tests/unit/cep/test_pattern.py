@@ -151,7 +151,7 @@ def test_conditions_are_evaluated_only_where_flink_does() -> None:
     pattern = Pattern.begin("a").where(lambda e: isinstance(e, int)).where(lambda e: e > 1).next("b")
     automaton, runs = Automaton(compile_pattern(pattern)), Runs()
     assert not automaton.event(runs, "text", 1)
-    assert runs.at_rest
+    assert runs.is_idle
 
 
 def test_automaton_with_many_conditions_compiles_transitions_lazily() -> None:
@@ -240,11 +240,11 @@ def test_matcher_key_is_idle_after_its_runs_end() -> None:
     matcher = Matcher(Automaton(compile_pattern(begin("a").followed_by("b").where(is_("b")).within(10))))
     runs = Runs()
     assert matcher.fire(runs, [(5, "a")], 5) == []
-    assert not runs.at_rest and runs.timers == [15]
+    assert not runs.is_idle and runs.timers == [15]
     assert "b after a=['a']" in repr(runs)
     ((cell, timestamp, timed_out),) = matcher.fire(runs, [], 15)
     assert (match_of(cell), timestamp, timed_out) == ({"a": ["a"]}, 15, True)
-    assert runs.at_rest
+    assert runs.is_idle
 
 
 def test_matcher_registers_one_timer_per_start_time() -> None:
@@ -264,7 +264,7 @@ def test_matcher_registers_one_timer_per_start_time() -> None:
     # Nor has a run that began at 0.
     matcher, runs = Matcher(Automaton(compile_pattern(begin("a").followed_by("b").where(is_("b")).within(10)))), Runs()
     matcher.fire(runs, [(0, "a")], 0)
-    assert runs.timers == [] and not runs.at_rest
+    assert runs.timers == [] and not runs.is_idle
     matcher.fire(runs, [(5, "a"), (6, "c")], 6)
     assert runs.timers == [15, 16]
 

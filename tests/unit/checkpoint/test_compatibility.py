@@ -93,7 +93,7 @@ def can_start(location: str, env: Callable[[], Env]) -> bool:
 @pytest.mark.parametrize("save", [save_savepoint, save_checkpoint])
 def test_savepoint_check_accepts_the_same_program(save: Any, tmp_path: Path) -> None:
     report = check(saved(build()[0], tmp_path, save), build()[0])
-    assert report.fits()
+    assert report.is_compatible()
     assert not (report.new or report.lost or report.changed or report.unknown)
     assert [(f.operator, f.text[:24]) for f in report.warnings] == [("Reduce", "has state but no uid: it")]
     restored = {m.uid or m.operator: m.restores for m in report.matches}
@@ -105,7 +105,7 @@ def test_savepoint_check_accepts_the_same_program(save: Any, tmp_path: Path) -> 
 def test_savepoint_check_reports_changed_parallelism(tmp_path: Path) -> None:
     env = build(3)[0].set_max_parallelism(64)
     report = check(saved(build()[0], tmp_path), env)
-    assert report.fits()
+    assert report.is_compatible()
     matches = {m.uid: m for m in report.matches}
     assert matches["keep"].parallelism == (2, 3)
     assert matches["keep"].max_parallelism == (128, 64)
@@ -115,8 +115,8 @@ def test_savepoint_check_reports_changed_parallelism(tmp_path: Path) -> None:
 def test_savepoint_check_reports_lost_and_new_operators(tmp_path: Path) -> None:
     location = saved(env_with(StoringFunction(INT)), tmp_path)
     report = check(location, env_with(StoringFunction(INT), uid="held elsewhere"))
-    assert not report.fits()
-    assert report.fits(allow_lost=True)
+    assert not report.is_compatible()
+    assert report.is_compatible(allow_lost=True)
     assert texts(report.lost) == [
         ("KEYED PROCESS", None, "held (value, 5 rows): the program has no operator with uid 'hold'")
     ]
@@ -127,10 +127,10 @@ def test_savepoint_check_reports_lost_and_new_operators(tmp_path: Path) -> None:
 def test_savepoint_check_warns_about_generated_ids(tmp_path: Path) -> None:
     location = saved(env_with(StoringFunction(INT), uid=None), tmp_path)
     assert [f.text for f in check(location, env_with(StoringFunction(INT), uid=None)).warnings] == [
-        "has state but no uid: it is found again only by its place in the program. Give it .uid(...)"
+        "has state but no uid: its generated id depends on the structure of the program. Set .uid(...)"
     ]
     lost = check(location, env_with(StoringFunction(INT), uid="now with")).lost
-    assert lost[0].text.startswith("held (value, 5 rows): it had no uid, and there is no operator at its place (id ")
+    assert lost[0].text.startswith("held (value, 5 rows): it had no uid, and no operator has its generated id ")
 
 
 EXPIRING = ValueStateDescriptor("held", Types.INT())
@@ -143,20 +143,20 @@ EXPIRING.enable_time_to_live(StateTtlConfig.new_builder(Time.hours(1)).build())
         (ListStateDescriptor("held", Types.INT()), "was value state and is list state now"),
         (
             ValueStateDescriptor("held", Types.STRING()),
-            "was declared as Integer and is declared as String now; values stay what they were",
+            "was declared as Integer and is declared as String now; stored values are not converted",
         ),
-        (EXPIRING, "did not expire and does now, which is stored differently"),
+        (EXPIRING, "had no TTL and has one now, which changes the stored format"),
     ],
 )
 def test_savepoint_check_reports_changed_state_kind_or_type(now: StateDescriptor, text: str, tmp_path: Path) -> None:
     report = check(saved(env_with(StoringFunction(INT)), tmp_path), env_with(StoringFunction(now)))
-    assert not report.fits(allow_lost=True)
+    assert not report.is_compatible(allow_lost=True)
     assert texts(report.changed) == [("KEYED PROCESS", "held", text)]
 
 
 def test_savepoint_check_reports_removed_ttl(tmp_path: Path) -> None:
     report = check(saved(env_with(StoringFunction(EXPIRING)), tmp_path), env_with(StoringFunction(INT)))
-    assert [f.text for f in report.changed] == ["expired and does not now, which is stored differently"]
+    assert [f.text for f in report.changed] == ["had a TTL and has none now, which changes the stored format"]
 
 
 def test_map_state_type_text_has_key_and_value_types(tmp_path: Path) -> None:
@@ -167,8 +167,12 @@ def test_map_state_type_text_has_key_and_value_types(tmp_path: Path) -> None:
 
 def test_savepoint_check_accepts_undeclared_types(tmp_path: Path) -> None:
     untyped = ValueStateDescriptor("held")
-    assert check(saved(env_with(StoringFunction(untyped)), tmp_path / "1"), env_with(StoringFunction(INT))).fits()
-    assert check(saved(env_with(StoringFunction(INT)), tmp_path / "2"), env_with(StoringFunction(untyped))).fits()
+    assert check(
+        saved(env_with(StoringFunction(untyped)), tmp_path / "1"), env_with(StoringFunction(INT))
+    ).is_compatible()
+    assert check(
+        saved(env_with(StoringFunction(INT)), tmp_path / "2"), env_with(StoringFunction(untyped))
+    ).is_compatible()
 
 
 def test_savepoint_check_names_removed_pattern_states(tmp_path: Path) -> None:
@@ -185,9 +189,13 @@ def test_savepoint_check_names_removed_pattern_states(tmp_path: Path) -> None:
 
     before = saved(program(ten().next("never").where(lambda n: n < 0).times(2)), tmp_path)
     same = check(before, program(ten().next("never").where(lambda n: n < 5).times(2)))
-    assert same.fits() and "pattern-runs (value" in str(same.matches) and "pattern-events (list" in str(same.matches)
+    assert (
+        same.is_compatible()
+        and "pattern-runs (value" in str(same.matches)
+        and "pattern-events (list" in str(same.matches)
+    )
     other = check(before, program(ten().next("other").optional().next("never")))
-    assert not other.fits()
+    assert not other.is_compatible()
     assert [(f.state, f.text) for f in other.changed] == [
         ("pattern-runs", "may have runs in states that the pattern no longer has: never:0; new are other")
     ]
@@ -196,10 +204,10 @@ def test_savepoint_check_names_removed_pattern_states(tmp_path: Path) -> None:
 def test_savepoint_check_reports_new_and_unused_states(tmp_path: Path) -> None:
     other = ValueStateDescriptor("other")
     report = check(saved(env_with(StoringFunction(INT)), tmp_path), env_with(StoringFunction(other)))
-    assert report.fits()
+    assert report.is_compatible()
     assert texts(report.new) == [("KEYED PROCESS", "other", "starts empty")]
     assert texts(report.warnings) == [
-        ("KEYED PROCESS", "held", "is not asked for in open(): it stays as it is until it is")
+        ("KEYED PROCESS", "held", "is not used in open(): it is kept unchanged until it is used")
     ]
 
 
@@ -208,8 +216,8 @@ def test_savepoint_check_accepts_a_changed_kind_without_rows(tmp_path: Path) -> 
     location = saved(env_with(StoringFunction(INT, other)), tmp_path / "before")
     emptied = Savepoint.load(location).update("hold", "held", lambda row: None).write(tmp_path / "after")
     lists = ListStateDescriptor("held")
-    assert not check(location, env_with(StoringFunction(lists, other))).fits()
-    assert check(emptied, env_with(StoringFunction(lists, other))).fits()
+    assert not check(location, env_with(StoringFunction(lists, other))).is_compatible()
+    assert check(emptied, env_with(StoringFunction(lists, other))).is_compatible()
     assert not can_start(location, lambda: env_with(StoringFunction(lists, other)))
     assert can_start(emptied, lambda: env_with(StoringFunction(lists, other)))
 
@@ -218,7 +226,7 @@ def test_savepoint_check_reports_functions_that_fail_to_open(tmp_path: Path) -> 
     location = saved(env_with(StoringFunction(INT)), tmp_path)
     broken = StoringFunction(INT, problem=ConnectionError("no database\nat this address"))
     report = check(location, env_with(broken))
-    assert report.fits()
+    assert report.is_compatible()
     assert texts(report.unknown) == [
         ("KEYED PROCESS", None, "its functions could not be opened: ConnectionError: no database at this address")
     ]
@@ -303,7 +311,7 @@ def test_savepoint_check_matches_restore_for_other_window_types(before: str, now
     location = saved(windows(WINDOWS[before]), tmp_path)
     report = check(location, windows(WINDOWS[now]))
     fits = before == now or any({before, now} <= group for group in FITS)
-    assert report.fits() == fits, report.changed
+    assert report.is_compatible() == fits, report.changed
     if fits:
         uninterrupted, rest = CollectSink(), CollectSink()
         LocalJob(windows(WINDOWS[now], uninterrupted)).run()
@@ -331,5 +339,5 @@ def test_savepoint_check_reports_staged_output_of_a_removed_sink(tmp_path: Path)
     plan = LocalJob(program()).plan
     report = check_upgrade(inspection, plan, declared_states(plan))
     assert [f.text for f in report.lost] == ["staged output: the program has no operator with uid 'out'"]
-    with pytest.raises(InvalidProgramError, match="'Collect Sink' \\(uid 'out'\\) has nowhere to go"):
+    with pytest.raises(InvalidProgramError, match="'Collect Sink' \\(uid 'out'\\) matches no operator of the program"):
         restore(inspection.snapshot, plan, "")

@@ -82,7 +82,9 @@ def test_tag_object_can_be_deep_copied() -> None:
 
 def test_tag_of_a_newer_version_is_rejected() -> None:
     data = dump(TimeWindow(1, 2)).replace(b"time-window:1", b"time-window:2")
-    with pytest.raises(DamagedStateError, match="State holds a 'time-window' of version 2, which this millstream does"):
+    with pytest.raises(
+        DamagedStateError, match="State holds a 'time-window' of version 2, which this version of millstream does"
+    ):
         pickle.loads(data)
 
 

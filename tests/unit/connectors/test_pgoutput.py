@@ -50,7 +50,7 @@ TABLE = TableDescription(pgoutput.relation(relation()), (), (0,))
 
 def decoded_changes(*messages: bytes) -> list[tuple[Any, ...]]:
     split_range = LogRange({7: TABLE}, [(Begin(9, 1000, 5), list(messages))])
-    return [(c.op, c.before, c.after, c.whole) for c in changes_of(split_range)]
+    return [(c.op, c.before, c.after, c.is_before_complete) for c in changes_of(split_range)]
 
 
 def test_pgoutput_decodes_relation_and_begin() -> None:

@@ -41,7 +41,7 @@ def test_exchange_machine_registers_connects_then_sends_the_pending_epoch() -> N
     assert machine.handle(p.EpochRequested(1, b"e")) == []
     assert machine.handle(p.SlotRegistered(1, "/b")) == []
     assert machine.handle(p.SlotRegistered(0, "/a")) == [p.SendRoster({0: "/a", 1: "/b"})]
-    assert machine.phase is p.Phase.MEETING
+    assert machine.phase is p.Phase.CONNECTING
     assert machine.handle(p.SlotConnected(0)) == []
     assert machine.handle(p.SlotConnected(1)) == [p.SendEpoch(1, b"e")]
     assert machine.handle(p.SlotReported(0, 1, b"r")) == [p.FinishEpoch([b"r"])]

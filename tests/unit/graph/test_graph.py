@@ -297,10 +297,10 @@ def test_typed_stream_rejects_unknown_fields(env: Env) -> None:
 
 
 def test_job_status_transitions_follow_the_diagram() -> None:
-    assert JobStatus.RUNNING.may_become(JobStatus.FINISHED)
-    assert JobStatus.FAILING.may_become(JobStatus.RESTARTING)
-    assert not JobStatus.FINISHED.may_become(JobStatus.RUNNING)
-    assert not JobStatus.CREATED.may_become(JobStatus.FINISHED)
+    assert JobStatus.RUNNING.can_become(JobStatus.FINISHED)
+    assert JobStatus.FAILING.can_become(JobStatus.RESTARTING)
+    assert not JobStatus.FINISHED.can_become(JobStatus.RUNNING)
+    assert not JobStatus.CREATED.can_become(JobStatus.FINISHED)
     for terminal in (JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED):
         assert terminal.is_globally_terminal_state()
-        assert not any(terminal.may_become(s) for s in JobStatus)
+        assert not any(terminal.can_become(s) for s in JobStatus)

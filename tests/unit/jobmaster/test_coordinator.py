@@ -220,10 +220,10 @@ def test_coordinator_deletes_unreferenced_state_files() -> None:
 def test_coordinator_patience_lasts_until_too_many_checkpoints_expire() -> None:
     coordinator = CheckpointCoordinator(OPTIONS, now=0.0)
     # No checkpoint is in progress: the next is due at 10 and would expire at 70.
-    assert coordinator.patience(4.0) == 66.0
+    assert coordinator.timeout(4.0) == 66.0
     coordinator.trigger(12.0)
-    assert coordinator.patience(12.0) == 60.0
+    assert coordinator.timeout(12.0) == 60.0
     tolerant = CheckpointCoordinator(replace(OPTIONS, tolerable_failures=2), now=0.0)
     tolerant.trigger(12.0)
-    assert tolerant.patience(12.0) == 180.0
-    assert CheckpointCoordinator(CheckpointOptions(), 0.0).patience(1.0) == math.inf
+    assert tolerant.timeout(12.0) == 180.0
+    assert CheckpointCoordinator(CheckpointOptions(), 0.0).timeout(1.0) == math.inf

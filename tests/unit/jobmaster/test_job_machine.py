@@ -555,9 +555,9 @@ def test_job_machine_slice_length_follows_engine_and_options() -> None:
         return lengths
 
     assert slices() == [0.2, 1.0]
-    assert slices(haste=0.5) == [0.1, 0.5]
-    assert slices(haste=0.0) == [0.02, 0.25]
-    assert slices(slice=0.3, haste=0.5) == [0.3, 0.3]
+    assert slices(slice_factor=0.5) == [0.1, 0.5]
+    assert slices(slice_factor=0.0) == [0.02, 0.25]
+    assert slices(slice=0.3, slice_factor=0.5) == [0.3, 0.3]
 
 
 def test_job_machine_at_most_once_has_no_slices() -> None:
@@ -915,7 +915,7 @@ def test_job_machine_gathers_input_up_to_the_buffer_timeout(timeout: float, epoc
 
 
 def test_job_machine_gathers_always_for_large_epochs() -> None:
-    assert gathered(0.002, buffer_timeout=1.0, gathers_always=True) == pytest.approx(1.0)
+    assert gathered(0.002, buffer_timeout=1.0, always_gathers=True) == pytest.approx(1.0)
 
 
 def test_job_machine_short_buffer_timeout_does_not_wait_for_a_manifest() -> None:
@@ -933,7 +933,13 @@ def test_job_machine_short_buffer_timeout_does_not_wait_for_a_manifest() -> None
 
 def adaptive(**about: Any) -> MachineHarness:
     """Return a job of parallelism 4 that adapts to the available slots without waiting."""
-    options: dict[str, Any] = {"wait": 60.0, "settle_at_start": 0.0, "cooldown": 0.0, "settle": 0.0, **about}
+    options: dict[str, Any] = {
+        "wait": 60.0,
+        "start_stabilization_timeout": 0.0,
+        "cooldown": 0.0,
+        "stabilization_timeout": 0.0,
+        **about,
+    }
     harness = MachineHarness(plan=plan_of(4), restart=FixedDelay(5, 1.0), scaling=ScalingOptions(**options))
     harness.send(e.JobStarted())
     return harness
@@ -1033,7 +1039,7 @@ def test_job_machine_hanging_epoch_fails_with_the_checkpoint_timeout() -> None:
     harness.now += 1000.0
     run = harness.poll()
     timeout = harness.machine._options.checkpoints.timeout
-    assert run.patience == timeout
+    assert run.timeout == timeout
     harness.now += timeout
     [hanging] = [x for x in explanations(harness.machine.view, {}, harness.now) if x.kind == "hanging epoch"]
     assert hanging.title == f"Epoch 2 has been running for {timeout:.0f} s"

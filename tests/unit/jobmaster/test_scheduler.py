@@ -18,7 +18,9 @@ from millstream.jobmaster.machine.parallelism_bounds import Bounds, Requirements
 from millstream.operators.runtime.messages import JobPlan
 from millstream.testing import CollectSink, LocalJob
 
-OPTIONS = ScalingOptions(wait=300, settle_at_start=10, cooldown=30, settle=60, max_delay=9, max_failures=2)
+OPTIONS = ScalingOptions(
+    wait=300, start_stabilization_timeout=10, cooldown=30, stabilization_timeout=60, max_delay=9, max_failures=2
+)
 CHECKPOINTS = CheckpointOptions(enabled=True, interval=3.0)
 
 
@@ -49,7 +51,7 @@ def running(slots: int, options: ScalingOptions = OPTIONS, now: float = 0.0) -> 
     """Return a scheduler whose job runs with the given slots."""
     one = scheduler(options)
     one.handle(s.SlotsChanged(slots=slots), now)
-    parallelisms = one.requirements.fitted(slots)
+    parallelisms = one.requirements.within_slots(slots)
     assert parallelisms is not None
     one.handle(s.Deployed(parallelisms=parallelisms), now)
     return one
@@ -63,9 +65,9 @@ def test_parallelism_bounds_share_slots_within_a_sharing_group() -> None:
     requirements = Requirements.of(plan, reactive=False)
     assert (requirements.sufficient, requirements.desired) == (2, 8)
     source, sums, other = (v.id for v in plan.vertices)
-    assert requirements.fitted(1) is None
-    assert requirements.fitted(5) == {source: 1, sums: 3, other: 2}
-    assert requirements.fitted(100) == {source: 1, sums: 4, other: 4}
+    assert requirements.within_slots(1) is None
+    assert requirements.within_slots(5) == {source: 1, sums: 3, other: 2}
+    assert requirements.within_slots(100) == {source: 1, sums: 4, other: 4}
 
 
 def test_parallelism_bounds_in_reactive_mode_reach_max_parallelism() -> None:
@@ -73,8 +75,8 @@ def test_parallelism_bounds_in_reactive_mode_reach_max_parallelism() -> None:
     source, sums = (v.id for v in plan.vertices)
     requirements = Requirements.of(plan, reactive=True)
     # A collection has a single reader.
-    assert requirements.fitted(3) == {source: 1, sums: 3}
-    assert requirements.fitted(100) == {source: 1, sums: 6}
+    assert requirements.within_slots(3) == {source: 1, sums: 3}
+    assert requirements.within_slots(100) == {source: 1, sums: 6}
 
 
 def test_parallelism_bounds_are_equal_across_forward_edges() -> None:
@@ -82,7 +84,11 @@ def test_parallelism_bounds_are_equal_across_forward_edges() -> None:
     assert [e.partitioner.name for e in plan.vertices[1].out_edges] == ["FORWARD"]
     source, sums, behind = plan.vertices
     bounds = {source.head.id: Bounds(1, 1), sums.head.id: Bounds(1, 4), behind.head.id: Bounds(1, 2)}
-    assert Requirements.of(plan, False).changed(plan, bounds).fitted(4) == {source.id: 1, sums.id: 2, behind.id: 2}
+    assert Requirements.of(plan, False).changed(plan, bounds).within_slots(4) == {
+        source.id: 1,
+        sums.id: 2,
+        behind.id: 2,
+    }
 
 
 @pytest.mark.parametrize("lower, upper", [(0, 1), (3, 2), (1, 129)])
@@ -110,13 +116,13 @@ def test_spread_uses_the_fewest_slots() -> None:
 def test_scheduler_starts_at_once_with_all_desired_slots() -> None:
     one = scheduler()
     one.handle(s.SlotsChanged(slots=4), 0.0)
-    assert width(one.handle(s.ResourcesWanted(), 1.0)) == 4
+    assert width(one.handle(s.ResourcesRequested(), 1.0)) == 4
     assert one.state is s.State.CREATING_EXECUTION_GRAPH
 
 
 def test_scheduler_with_sufficient_slots_waits_to_stabilize() -> None:
     one = scheduler()
-    assert one.handle(s.ResourcesWanted(), 0.0) is None
+    assert one.handle(s.ResourcesRequested(), 0.0) is None
     assert one.deadline == 300
     assert one.handle(s.SlotsChanged(slots=2), 100.0) is None
     assert one.deadline == 110
@@ -128,14 +134,14 @@ def test_scheduler_with_sufficient_slots_waits_to_stabilize() -> None:
 def test_scheduler_gives_up_with_too_few_slots_unless_reactive() -> None:
     one = scheduler(plan=plan_of(2, two_groups=True))
     one.handle(s.SlotsChanged(slots=1), 0.0)
-    one.handle(s.ResourcesWanted(), 0.0)
+    one.handle(s.ResourcesRequested(), 0.0)
     assert one.handle(s.TimePassed(), 299.0) is None
     given_up = one.handle(s.TimePassed(), 300.0)
     assert isinstance(given_up, s.GiveUp) and "needs 2 slots, and 1 are available after 300 s" in given_up.reason
     reactive = ScalingOptions.read(Configuration.from_dict({"scheduler-mode": "reactive"}), CHECKPOINTS)
     assert reactive is not None
     two = scheduler(reactive)
-    two.handle(s.ResourcesWanted(), 0.0)
+    two.handle(s.ResourcesRequested(), 0.0)
     assert two.deadline == math.inf
     # The job starts with the first slot.
     assert width(two.handle(s.SlotsChanged(slots=1), 1e9)) == 1
@@ -190,7 +196,7 @@ def test_scheduler_ignores_slots_that_come_and_go() -> None:
 
 
 def test_scheduler_rescales_despite_failed_checkpoints() -> None:
-    one = running(1, ScalingOptions(cooldown=0, settle=60, max_delay=1000, max_failures=2))
+    one = running(1, ScalingOptions(cooldown=0, stabilization_timeout=60, max_delay=1000, max_failures=2))
     one.handle(s.SlotsChanged(slots=4), 1.0)
     assert one.handle(s.CheckpointFailed(), 2.0) is None
     assert width(one.handle(s.CheckpointFailed(), 3.0)) == 4
@@ -212,7 +218,7 @@ def test_scheduler_waits_for_slots_after_a_failure() -> None:
     one = running(4)
     one.handle(s.ExecutionFailed(), 10.0)
     assert one.handle(s.SlotsChanged(slots=2), 11.0) is None
-    assert one.handle(s.ResourcesWanted(), 12.0) is None
+    assert one.handle(s.ResourcesRequested(), 12.0) is None
     assert width(one.handle(s.TimePassed(), 22.0)) == 2
 
 
@@ -235,14 +241,22 @@ def test_scheduler_options_match_flink() -> None:
     assert none is not None and none.max_delay == 0.0
     reactive = read(Configuration.from_dict({"scheduler-mode": "REACTIVE"}), CHECKPOINTS)
     assert reactive is not None
-    assert (reactive.wait, reactive.settle_at_start, reactive.settle) == (math.inf, 0.0, 60.0)
+    assert (reactive.wait, reactive.start_stabilization_timeout, reactive.stabilization_timeout) == (
+        math.inf,
+        0.0,
+        60.0,
+    )
     old = {
         "jobmanager.adaptive-scheduler.resource-wait-timeout": "-1",
         "jobmanager.adaptive-scheduler.resource-stabilization-timeout": "2 s",
         "jobmanager.adaptive-scheduler.scaling-interval.min": "3 s",
     }
     options = read(Configuration.from_dict(adaptive | old), CHECKPOINTS)
-    assert options is not None and (options.wait, options.settle_at_start, options.cooldown) == (math.inf, 2.0, 3.0)
+    assert options is not None and (options.wait, options.start_stabilization_timeout, options.cooldown) == (
+        math.inf,
+        2.0,
+        3.0,
+    )
     failures = {"jobmanager.adaptive-scheduler.rescale-trigger.max-checkpoint-failures": "0"}
     with pytest.raises(InvalidProgramError, match="it must be at least 1"):
         read(Configuration.from_dict(adaptive | failures), CHECKPOINTS)
@@ -302,18 +316,18 @@ class World:
         has_desired_slots = self.slots >= self.one.requirements.desired
         if isinstance(decision, s.Start):
             assert self.requested_at is not None
-            waited = self.now >= self.requested_at + min(options.settle_at_start, options.wait)
+            waited = self.now >= self.requested_at + min(options.start_stabilization_timeout, options.wait)
             assert has_desired_slots or waited
         else:
             assert decision.parallelisms != self.parallelisms
             assert self.now >= self.started_at + options.cooldown
-            assert has_desired_slots or self.now >= self.started_at + options.settle
+            assert has_desired_slots or self.now >= self.started_at + options.stabilization_timeout
             assert triggers or self.now >= self.started_at + options.max_delay
         self.parallelisms, self.started_at, self.requested_at = dict(best), self.now, None
         self.send(s.Deployed(parallelisms=best))
 
     def run(self, steps: int) -> None:
-        self.send(s.ResourcesWanted())
+        self.send(s.ResourcesRequested())
         for _ in range(steps):
             if self.has_ended:
                 return
@@ -338,11 +352,11 @@ class World:
         if self.has_ended or best is None:
             return
         if self.requested_at is None:
-            patience = options.cooldown + options.settle + options.max_delay
+            timeout = options.cooldown + options.stabilization_timeout + options.max_delay
             since = max(self.unchanged_since, self.started_at)
-            assert self.now < since + patience or self.parallelisms == best
+            assert self.now < since + timeout or self.parallelisms == best
         else:
-            assert self.now < max(self.unchanged_since, self.requested_at) + options.settle_at_start
+            assert self.now < max(self.unchanged_since, self.requested_at) + options.start_stabilization_timeout
 
     def happen(self) -> None:
         kind = self.random.choice(("slots", "slots", "slots", "bounds", "checkpoint", "checkpoint", "lost", "fail"))
@@ -362,7 +376,7 @@ class World:
         elif self.requested_at is None:
             self.send(s.ExecutionFailed())
             self.requested_at = self.now
-            self.send(s.ResourcesWanted())
+            self.send(s.ResourcesRequested())
 
 
 def test_scheduler_decisions_are_optimal_for_random_events() -> None:
@@ -372,9 +386,9 @@ def test_scheduler_decisions_are_optimal_for_random_events() -> None:
         dice = Random(seed)
         options = ScalingOptions(
             wait=dice.choice((30.0, 300.0, math.inf)),
-            settle_at_start=dice.choice((0.0, 10.0)),
+            start_stabilization_timeout=dice.choice((0.0, 10.0)),
             cooldown=dice.choice((0.0, 30.0)),
-            settle=dice.choice((0.0, 5.0, 60.0)),
+            stabilization_timeout=dice.choice((0.0, 5.0, 60.0)),
             max_delay=dice.choice((0.0, 9.0, 70.0)),
         )
         patient, often = (World(Random(seed), options, plan, patient) for patient in (True, False))

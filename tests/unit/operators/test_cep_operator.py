@@ -518,7 +518,7 @@ def test_dynamic_patterns_match_like_static_ones(part: int) -> None:
 
 
 def test_dynamic_patterns_reject_other_elements() -> None:
-    with pytest.raises(JobExecutionError, match=r"carries PatternProcessor\(...\) and Removed\(id\), and this is 'p'"):
+    with pytest.raises(JobExecutionError, match=r"must contain PatternProcessor\(...\) and Removed\(id\), not 'p'"):
         dynamic().process_element("p", timestamp=0, input=2)
     with pytest.raises(InvalidProgramError, match="is an int"):
         PatternProcessor("p", "1", Pattern.begin("a"), joined)  # type: ignore[arg-type]

@@ -31,10 +31,12 @@ def test_large_record_above_the_limit_fails_with_size_and_operator(partitioning:
         sent = stream.key_by(len).map(len)
     else:
         sent = (stream.rebalance() if partitioning == "rebalance" else stream.broadcast()).map(len)
-    with pytest.raises(EpochFailed, match=r"A record \(str\) takes 3 MB, and 1 MB is the most that can be sent") as e:
+    with pytest.raises(
+        EpochFailed, match=r"A record \(str\) takes 3 MB, and 1 MB is the maximum between two subtasks"
+    ) as e:
         list(sent.execute_and_collect())
     assert "in operator 'enlarge'" in str(e.value)
-    assert e.value.incurable
+    assert e.value.unrecoverable
 
 
 def test_large_sink_output_above_the_report_limit_names_the_sink() -> None:
@@ -69,4 +71,4 @@ def test_large_sink_output_above_the_report_limit_names_the_sink() -> None:
     failed = job.slots[0].too_large(message, 1 << 20, 7)
     assert "has 3 MB, more than the 1 MB that Spark transfers" in str(failed)
     assert "in operator 'large' (uid large), subtask 1/1, epoch 7" in str(failed)
-    assert failed.failure.incurable
+    assert failed.failure.unrecoverable

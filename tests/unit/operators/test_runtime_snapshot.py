@@ -96,5 +96,5 @@ def test_runtime_snapshot_header_lists_pending_inputs() -> None:
 
 
 def test_runtime_snapshot_rejects_an_unknown_version() -> None:
-    with pytest.raises(DamagedStateError, match=r"has format 4; this millstream reads format 3\."):
+    with pytest.raises(DamagedStateError, match=r"has format 4; this version of millstream reads format 3\."):
         decode(bytes([4]) + encoded(RECORD)[1:])

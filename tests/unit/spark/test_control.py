@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from millstream.common.errors import IncurableError
+from millstream.common.errors import UnrecoverableError
 from millstream.spark import control
 
 
@@ -16,7 +16,7 @@ def test_control_check_reports_a_deleted_directory(monkeypatch: pytest.MonkeyPat
     directory = control.make_directory()
     control.check()
     shutil.rmtree(directory)
-    with pytest.raises(IncurableError, match=f"The directory {directory} .* was deleted while"):
+    with pytest.raises(UnrecoverableError, match=f"The directory {directory} .* was deleted while"):
         control.check()
     # No slot is left to stop.
     control.release("job")

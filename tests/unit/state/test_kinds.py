@@ -72,7 +72,7 @@ def test_state_table_reads_a_change_before_it_is_applied(
 ) -> None:
     if before is not None:
         base["row"] = before
-    base["other"] = before = kind.nothing() or True
+    base["other"] = before = kind.empty() or True
     table = StateTable("t", kind, BY_KEY, base)
     table.overlay["row"] = change
     for _ in range(2):
@@ -98,7 +98,7 @@ def test_state_table_reads_a_change_before_it_is_applied(
     ],
 )
 def test_state_kind_living_drops_expired_entries(kind: StateKind, content: Any, rest: Any, shown: Any) -> None:
-    left = kind.living(content, lambda stamp: stamp < 5)
+    left = kind.unexpired(content, lambda stamp: stamp < 5)
     assert left == rest
     if left is not None:
         assert kind.without_stamps(left) == shown

@@ -214,7 +214,7 @@ def test_update_and_delete_are_rejected(statement: str, word: str) -> None:
     ("key", "value", "error_text"),
     [
         ("table.exec.legacy-cast-behaviour", "enabled", "use TRY_CAST"),
-        ("table.column-expansion-strategy", "EXCLUDE_DEFAULT_VIRTUAL_METADATA_COLUMNS", "name the columns"),
+        ("table.column-expansion-strategy", "EXCLUDE_DEFAULT_VIRTUAL_METADATA_COLUMNS", "list the columns"),
         ("table.sql-dialect", "hive", "write Flink's own SQL"),
     ],
 )
@@ -358,14 +358,14 @@ _COUNTS = "SELECT k, COUNT(*) AS n FROM endless GROUP BY k"
     [
         (
             _COUNTS,
-            "GroupAggregate(groupBy=[k], select=[k, COUNT(*) AS n]) keeps a row for every value of k without bound",
+            "GroupAggregate(groupBy=[k], select=[k, COUNT(*) AS n]) stores a row for every value of k without bound",
         ),
         ("SELECT e.n FROM endless AS e JOIN t ON e.n = t.a", "Join(joinType=[InnerJoin], "),
         (
             "SELECT e.n FROM endless AS e JOIN t ON e.n = t.a",
-            " keeps every row of both inputs by n and a without bound",
+            " stores every row of both inputs by n and a without bound",
         ),
-        ("SELECT k FROM endless INTERSECT SELECT s FROM t", " keeps every row by k without bound"),
+        ("SELECT k FROM endless INTERSECT SELECT s FROM t", " stores every row by k without bound"),
         (
             "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY n) AS r FROM endless) WHERE r < 3",
             " of k without bound",

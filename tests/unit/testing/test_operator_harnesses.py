@@ -589,7 +589,7 @@ def test_harness_snapshot_with_unmatched_state_is_rejected() -> None:
     with KeyedOneInputHarness(Count(), first) as harness:
         harness.process_element("a")
         snapshot = harness.snapshot()
-    with pytest.raises(InvalidProgramError, match="'KEYED PROCESS'.*nowhere to go"):
+    with pytest.raises(InvalidProgramError, match="'KEYED PROCESS'.*matches no operator"):
         OneInputHarness(Double(), snapshot=snapshot)
 
 

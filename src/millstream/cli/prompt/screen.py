@@ -32,15 +32,15 @@ class RowReader:
     def __init__(self, outcome: Outcome) -> None:
         self._outcome = outcome
         self._batches: queue.Queue[Batch] = queue.Queue(_MAX_PENDING)
-        self._is_left = threading.Event()
+        self._is_closed = threading.Event()
         self.has_ended = threading.Event()
         self.error: Exception | None = None
-        threading.Thread(target=self._take, name="millstream-rows", daemon=True).start()
+        threading.Thread(target=self._read, name="millstream-rows", daemon=True).start()
 
-    def _take(self) -> None:
+    def _read(self) -> None:
         try:
             for batch in self._outcome.batches:
-                while not self._is_left.is_set():
+                while not self._is_closed.is_set():
                     try:
                         self._batches.put(batch, timeout=0.1)
                         break
@@ -51,7 +51,7 @@ class RowReader:
         finally:
             self.has_ended.set()
 
-    def taken(self) -> list[Batch]:
+    def take_batches(self) -> list[Batch]:
         """Return the batches since the last call."""
         batches = []
         while True:
@@ -62,7 +62,7 @@ class RowReader:
 
     def leave(self) -> None:
         """End the query."""
-        self._is_left.set()
+        self._is_closed.set()
         if not self.has_ended.is_set():
             self._outcome.cancel()
             self.has_ended.wait(60)
@@ -75,7 +75,7 @@ def show(outcome: Outcome, view: TableView | ChangelogView) -> None:
     with _whole_screen():
         while True:
             ended = reader.has_ended.is_set()
-            for batch in reader.taken():
+            for batch in reader.take_batches():
                 view.add(batch)
             if reader.error is not None:
                 break
@@ -86,13 +86,13 @@ def show(outcome: Outcome, view: TableView | ChangelogView) -> None:
             key = _key()
             if key in ("q", "Q", _INTERRUPT):
                 break
-            page[0] = _turned(key, page[0], shown)
+            page[0] = _page_after_key(key, page[0], shown)
     reader.leave()
     if reader.error is not None:
         raise reader.error
 
 
-def _turned(key: str, page: int | None, shown: int) -> int | None:
+def _page_after_key(key: str, page: int | None, shown: int) -> int | None:
     """Return the page after a key press; None follows the last page."""
     pages: dict[str, int | None] = {"n": shown + 1, "p": max(shown - 1, 1), "f": 1, "l": None}
     return pages.get(key.lower(), page)

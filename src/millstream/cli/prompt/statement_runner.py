@@ -40,7 +40,7 @@ _COMMANDS = {
 HELP = "\n".join(
     [
         "The following commands are available:\n",
-        *(f"{word:20}{does}" for word, does in _COMMANDS.items()),
+        *(f"{word:20}{description}" for word, description in _COMMANDS.items()),
         '\nHint: Make sure that a statement ends with ";" for finalizing (multi-line) statements.\n',
     ]
 )
@@ -148,7 +148,7 @@ class StatementRunner:
             for batch in outcome.batches:
                 rows += len(batch)
                 self._print("\n".join(tableau.rows(batch)))
-            self._print(f"{tableau.line()}\nReceived a total of {_rows(rows)}{self._took(started)}\n")
+            self._print(f"{tableau.line()}\nReceived a total of {_rows(rows)}{self._duration(started)}\n")
         except KeyboardInterrupt:
             outcome.cancel()
             self._print(f"\nQuery terminated, received a total of {_rows(rows)}\n")
@@ -156,13 +156,13 @@ class StatementRunner:
     def _print_known(self, outcome: Outcome, max_width: int, started: float) -> int:
         batches: list[Batch] = [b for b in outcome.batches if len(b)]
         if not batches:
-            self._print(f"Empty set{self._took(started)}\n")
+            self._print(f"Empty set{self._duration(started)}\n")
             return 0
         lines = known_rows(outcome.fields, batches, max_width, outcome.zone, "<NULL>")
-        self._print("\n".join(lines) + self._took(started) + "\n")
+        self._print("\n".join(lines) + self._duration(started) + "\n")
         return sum(map(len, batches))
 
-    def _took(self, started: float) -> str:
+    def _duration(self, started: float) -> str:
         if self._settings.get(_PRINT_TIME_COST, "true").lower() != "true":
             return ""
         return f" ({time.monotonic() - started:.2f} seconds)"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from millstream.sql.columns.batch import DELETE, UPDATE_BEFORE, Batch
 from millstream.sql.schema import Fields
-from millstream.table.result_display import Tableau, by_content, cut, texts_of
+from millstream.table.result_display import Tableau, by_content, texts_of, truncate
 
 Row = tuple[str, ...]
 
@@ -118,5 +118,5 @@ def known_rows(fields: Fields, batches: Sequence[Batch], max_width: int | None, 
         columns = [texts_of(c, k, zone) for c, k in zip(batch.columns, fields.types, strict=True)]
         rows += [[null if v == "<NULL>" else v for v in row] for row in zip(*columns, strict=True)]
     if max_width is not None:
-        rows = [[cut(v, max_width) for v in row] for row in rows]
+        rows = [[truncate(v, max_width) for v in row] for row in rows]
     return list(by_content(fields.names, rows))

@@ -25,7 +25,7 @@ from millstream.spark.processes import child_exit_notifications, drain, name_pro
 from millstream.spark.session import preload_converters
 
 # Modules that every program loads.
-_LOADED_LATER = (
+_PRELOADED = (
     "millstream.datastream",
     "millstream.jobmaster.job",
     "millstream.jobmaster.job_launcher",
@@ -62,7 +62,7 @@ class ForkServer:
                         return None
                     request = json.loads(text)
                     if self._fork(descriptors) == 0:
-                        return request["path"], self._become(request, descriptors)
+                        return request["path"], self._set_up_child(request, descriptors)
 
     def _fork(self, descriptors: list[int]) -> int:
         try:
@@ -82,7 +82,7 @@ class ForkServer:
             os.close(pidfd)
         return pid
 
-    def _become(self, request: dict[str, Json], descriptors: list[int]) -> int:
+    def _set_up_child(self, request: dict[str, Json], descriptors: list[int]) -> int:
         """Set up the process of a program; return its channel to the cluster."""
         self.control.close()
         channel, out, err = descriptors
@@ -117,7 +117,7 @@ class ForkServer:
 
 def main(descriptor: int) -> int:
     """Serve a cluster; in a forked process, run the program. Returns the exit code."""
-    for name in _LOADED_LATER:
+    for name in _PRELOADED:
         importlib.import_module(name)
     preload_converters()
     gc.collect()

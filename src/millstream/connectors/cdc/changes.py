@@ -47,7 +47,7 @@ class Change(NamedTuple):
         keys: indexes of the key columns.
         before: the row before the change, or None if there was none or the log omits it.
         after: the row after the change, or None if it was deleted.
-        whole: whether `before` has all columns; otherwise only key columns are set.
+        is_before_complete: whether `before` has all columns; otherwise only key columns are set.
         ms: commit time of the transaction, or time of the snapshot, in milliseconds.
         source: the log offset.
         schema: the schema or database, for names that contain dots.
@@ -59,7 +59,7 @@ class Change(NamedTuple):
     keys: tuple[int, ...]
     before: list[Value] | None
     after: list[Value] | None
-    whole: bool
+    is_before_complete: bool
     ms: int
     source: LogSource
     schema: str = ""
@@ -157,7 +157,7 @@ class RowDeserializationSchema(DebeziumDeserializationSchema):
         return [(change.table, row) for row in rows] if self._with_table else rows
 
     def _whole(self, change: Change) -> list[Value]:
-        if not change.whole or change.before is None:
+        if not change.is_before_complete or change.before is None:
             # The check ran at the start of the job; the replica identity changed since.
             self.check(change.table, False)
         assert change.before is not None
@@ -178,7 +178,7 @@ class JsonDebeziumDeserializationSchema(DebeziumDeserializationSchema):
     def deserialize(self, change: Change) -> list[str]:
         schema, table = change.names
         before, after = change.before, change.after
-        if before is not None and not change.whole:
+        if before is not None and not change.is_before_complete:
             columns = [change.columns[k] for k in change.keys]
             old_row: dict[str, Value] | None = dict(zip(columns, (before[k] for k in change.keys), strict=True))
         else:

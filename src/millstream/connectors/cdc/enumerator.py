@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Generic, NotRequired, Protocol, TypedDict, TypeVar
 
-from millstream.common.errors import IncurableError, InvalidProgramError, MillstreamError
+from millstream.common.errors import InvalidProgramError, MillstreamError, UnrecoverableError
 from millstream.connectors.base import SplitAssignment, SplitEnumerator
 from millstream.connectors.cdc.incremental_snapshot import (
     IncrementalSnapshot,
@@ -134,7 +134,7 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C, R]):
         self._last_heartbeat: float | None = None
         self._heartbeat_offset = self._offset
         self._next_discovery: float | None = None
-        self._behind, self._behind_at = 0, -math.inf
+        self._lag, self._lag_at = 0, -math.inf
         self._log = self._open_log()
         self._read_chunks()
 
@@ -195,7 +195,7 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C, R]):
         """Return whether the log is assigned up to `target`."""
 
     @abstractmethod
-    def _bytes_behind(self) -> int:
+    def _unassigned_bytes(self) -> int:
         """Return how many bytes of the log are not assigned."""
 
     def _request_progress(self) -> None:
@@ -236,7 +236,7 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C, R]):
     def _read_chunks(self) -> None:
         """Start readers for incomplete tables."""
         if self._chunks is None and not self._machine.is_complete:
-            self._chunks = self._open_chunks(SnapshotContext(self._machine, self._lock, self._tables, self._woken))
+            self._chunks = self._open_chunks(SnapshotContext(self._machine, self._lock, self._tables, self._on_wake))
 
     def _discover_tables(self, now: float) -> None:
         if self._next_discovery is not None and now >= self._next_discovery and self._settings.startup.mode != SNAPSHOT:
@@ -257,7 +257,7 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C, R]):
 
     # --- assignment
 
-    def _woken(self) -> None:
+    def _on_wake(self) -> None:
         self._wake()
 
     def listen(self, wake: Callable[[], None]) -> None:
@@ -268,10 +268,10 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C, R]):
     def poll(self, budget: int, now: float) -> SplitAssignment:
         with self._translated_errors():
             assignment = self._poll(budget, now)
-            if now >= self._behind_at + _LAG_SECONDS:
-                self._behind, self._behind_at = self._bytes_behind(), now
+            if now >= self._lag_at + _LAG_SECONDS:
+                self._lag, self._lag_at = self._unassigned_bytes(), now
         assert self._log is not None
-        return replace(assignment, unassigned={0: self._log.pending_changes}, unassigned_bytes={0: self._behind})
+        return replace(assignment, unassigned={0: self._log.pending_changes}, unassigned_bytes={0: self._lag})
 
     def _poll(self, budget: int, now: float) -> SplitAssignment:
         assert self._log is not None
@@ -363,13 +363,13 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C, R]):
         for _, table, keys in keyed:
             if table in busy:
                 keys_by_table.setdefault(table, []).extend(keys)
-        verdicts = {table: self._verdicts(table, keys, transaction) for table, keys in keys_by_table.items()}
+        passing_keys = {table: self._passing_keys(table, keys, transaction) for table, keys in keys_by_table.items()}
         passing: list[C] = []
         for change, table, _ in keyed:
-            passing += [change] if table not in busy else self._remaining_changes(change, verdicts[table])
+            passing += [change] if table not in busy else self._remaining_changes(change, passing_keys[table])
         return passing
 
-    def _verdicts(self, table: str, keys: list[Key], transaction: Transaction) -> dict[Key, bool]:
+    def _passing_keys(self, table: str, keys: list[Key], transaction: Transaction) -> dict[Key, bool]:
         """Return for which keys a transaction's changes pass; the database knows the key order."""
         different = list(dict.fromkeys(keys))
         with self._lock:
@@ -378,7 +378,7 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C, R]):
                 return dict.fromkeys(different, True)
             bounds = list(self._machine.bounds(table))
         if any(len(key) != len(bound) for key in different for bound in bounds[:1]):
-            raise IncurableError(
+            raise UnrecoverableError(
                 f"The primary key of table {table} changed since the job began to read it: start the job "
                 "without its state."
             )

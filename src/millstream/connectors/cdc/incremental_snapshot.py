@@ -13,7 +13,7 @@ A table's chunks are intervals of its key, assigned in key order. At any time a 
 Three rules make this exact:
 
 1. A transaction is not assigned while a chunk is being read that does not see it (`may_assign`): its changes belong
-   behind the chunk.
+   after the chunk.
 2. A chunk is only read in a snapshot that sees every transaction assigned before (`begin`): their changes to it were
    filtered out.
 3. The snapshot also sees every transaction that the log lacks or has only in part (`must_see`).
@@ -75,7 +75,7 @@ class ReadChunk:
 
     Attributes:
         high: the last key.
-        until: the log offset behind everything that the snapshot sees.
+        until: the log offset after everything that the snapshot sees.
         rows: the split range with the rows.
     """
 
@@ -89,7 +89,7 @@ class ReadChunk:
 @tagged("cdc-progress")
 @dataclass
 class Progress:
-    """How far a table is assigned.
+    """The assigned part of a table.
 
     Attributes:
         upto: the last assigned key, or None at the beginning.
@@ -146,16 +146,16 @@ class IncrementalSnapshot:
     """
 
     def __init__(self, state: SnapshotState | None = None) -> None:
-        tables, unsettled = state or ({}, ())
+        tables, unseen = state or ({}, ())
         self._tables: dict[str, Progress] = {name: replace(p) for name, p in tables.items()}
         # Assigned transactions that no snapshot is known to see yet.
-        self._unsettled: set[Transaction] = set(unsettled)
+        self._unseen: set[Transaction] = set(unseen)
         self._ahead = {name: _Ahead(planned=p.upto) for name, p in self._tables.items()}
 
     @property
     def state(self) -> SnapshotState:
         """The state to checkpoint."""
-        return {name: replace(p) for name, p in self._tables.items()}, tuple(self._unsettled)
+        return {name: replace(p) for name, p in self._tables.items()}, tuple(self._unseen)
 
     @property
     def is_complete(self) -> bool:
@@ -217,9 +217,9 @@ class IncrementalSnapshot:
             return True
         if progress.must_see is not None and not seen.is_past(progress.must_see):
             return False
-        if not all(seen.sees(transaction) for transaction in self._unsettled):
+        if not all(seen.sees(transaction) for transaction in self._unseen):
             return False
-        self._unsettled.clear()
+        self._unseen.clear()
         self._ahead[chunk.table].reading[chunk.id] = seen
         return True
 
@@ -280,7 +280,7 @@ class IncrementalSnapshot:
     def record_assigned(self, transaction: Transaction) -> None:
         """Record that a transaction, or a part of it, is assigned."""
         if not self.all_assigned:
-            self._unsettled.add(transaction)
+            self._unseen.add(transaction)
 
     def bounds(self, table: str) -> Sequence[Key]:
         """Return the keys to compare with: the number of bounds a key exceeds is its range."""

@@ -38,7 +38,7 @@ class LogPiece:
         transaction: its id, or None if no captured table changed.
         count: number of changes.
         size: approximate bytes.
-        after: the log offset behind it.
+        after: the log offset after it.
     """
 
     transaction: Transaction = None
@@ -167,7 +167,7 @@ class SnapshotInfo(NamedTuple):
     """A database snapshot.
 
     Attributes:
-        until: the log offset behind everything that the snapshot sees.
+        until: the log offset after everything that the snapshot sees.
         ms: when the snapshot was taken.
     """
 

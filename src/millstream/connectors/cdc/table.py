@@ -140,7 +140,7 @@ class TableChanges(BatchDeserializationSchema):
         )
 
     def _before(self, change: Change) -> list[Value]:
-        if not self._upserts and not change.whole:
+        if not self._upserts and not change.is_before_complete:
             self.check(change.table, False)
         assert change.before is not None
         return change.before
@@ -220,7 +220,7 @@ class _Source(TableSource):
         options = self.options
         builder.hostname(options.text("hostname", "")).username(options.text("username", ""))
         builder.password(options.text("password", "")).startup_options(self.startup)
-        builder.split_size(options.whole("scan.incremental.snapshot.chunk.size", 8096))
+        builder.split_size(options.integer("scan.incremental.snapshot.chunk.size", 8096))
         builder.connect_timeout(max(options.duration("connect.timeout", 30_000) // 1000, 1))
         interval_ms = options.duration("heartbeat.interval.ms", options.duration("heartbeat.interval", 30_000))
         builder.heartbeat_interval(interval_ms / 1000)
@@ -249,7 +249,7 @@ class _PostgresTable(_Source):
     def _build(self, columns: Sequence[str]) -> Source[Batch]:
         options, database = self.options, self.options.text("database-name", "")
         builder = self.common(PostgresSource.builder(), columns, database)
-        builder.port(options.whole("port", 5432)).database(database)
+        builder.port(options.integer("port", 5432)).database(database)
         builder.slot_name(options.text("slot.name", ""))
         builder.table_list(f"{options.text('schema-name', '')}.{options.text('table-name', '')}")
         if "debezium.publication.name" in options:
@@ -270,7 +270,7 @@ class _MySqlTable(_Source):
                 raise ValidationException(
                     "Mode 'specific-offset' requires 'scan.startup.specific-offset.gtid-set', or .file and .pos."
                 )
-            return StartupOptions.specific_offset(file, self.options.whole("scan.startup.specific-offset.pos", 4))
+            return StartupOptions.specific_offset(file, self.options.integer("scan.startup.specific-offset.pos", 4))
         known = {
             "initial": StartupOptions.initial(),
             "latest-offset": StartupOptions.latest(),
@@ -283,7 +283,7 @@ class _MySqlTable(_Source):
     def _build(self, columns: Sequence[str]) -> Source[Batch]:
         options = self.options
         builder = self.common(MySqlSource.builder(), columns, None)
-        builder.port(options.whole("port", 3306))
+        builder.port(options.integer("port", 3306))
         builder.table_list(f"{options.text('database-name', '')}.{options.text('table-name', '')}")
         if "server-id" in options:
             # One reader needs only the first id of a range.

@@ -135,7 +135,7 @@ def generator_of(
                 raise ValidationException(f"Could not find required property '{key}.{bound}' for sequence generator.")
         if not isinstance(kind, (t.NumericType, t.CharType, t.VarCharType)):
             raise ValidationException(f"Unsupported type: {kind}")
-        return Sequenced(kind, options.whole(f"{key}.start", 0), options.whole(f"{key}.end", 0), arrow_type(kind))
+        return Sequenced(kind, options.integer(f"{key}.start", 0), options.integer(f"{key}.end", 0), arrow_type(kind))
     if isinstance(kind, (t.TimestampType, t.LocalZonedTimestampType)):
         past = options.duration(f"{key}.max-past", 0)
         unit, arrow = np.dtype("datetime64[ms]"), arrow_type(kind)
@@ -157,7 +157,7 @@ def _maker(key: str, kind: t.DataType, options: Options) -> _Make:
 
 def _integers(key: str, kind: t.IntegralType, options: Options) -> _Make:
     half = 1 << (kind.bits - 1)
-    low, high = options.whole(f"{key}.min", -half), options.whole(f"{key}.max", half - 1)
+    low, high = options.integer(f"{key}.min", -half), options.integer(f"{key}.max", half - 1)
     numpy = np.dtype(f"int{kind.bits}")
     return lambda source, rows: pa.array(source.integers(low, high, rows, numpy, endpoint=True))
 
@@ -196,7 +196,7 @@ def _booleans(key: str, kind: t.BooleanType, options: Options) -> _Make:
 
 def _length(key: str, kind: _StringType, options: Options) -> int:
     declared = kind.length
-    length = options.whole_or_none(f"{key}.length")
+    length = options.integer_or_none(f"{key}.length")
     if isinstance(kind, (t.CharType, t.BinaryType)):
         if length is not None:
             raise ValidationException(f"Custom length for fixed-length type ({kind.root}) field is not supported.")
@@ -243,14 +243,14 @@ def _bytes(key: str, kind: t.BinaryType | t.VarBinaryType, options: Options) -> 
 def _intervals(key: str, kind: t.YearMonthIntervalType | t.DayTimeIntervalType, options: Options) -> _Make:
     months = isinstance(kind, t.YearMonthIntervalType)
     limit = 120_000 if months else 86_400_000 * 1000
-    low, high = options.whole(f"{key}.min", 0), options.whole(f"{key}.max", limit)
+    low, high = options.integer(f"{key}.min", 0), options.integer(f"{key}.max", limit)
     numpy = np.dtype(np.int32 if months else np.int64)
     return lambda source, rows: pa.array(source.integers(low, high, rows, numpy, endpoint=True))
 
 
 def _lists(key: str, kind: t.ArrayType, options: Options) -> _Make:
     inner = _maker(f"{key}.element", kind.element_type, options)
-    length = options.whole(f"{key}.length", _ELEMENTS)
+    length = options.integer(f"{key}.length", _ELEMENTS)
 
     def make(source: np.random.Generator, rows: int) -> pa.Array:
         offsets = pa.array((np.arange(rows + 1) * length).astype(np.int32))
@@ -268,7 +268,7 @@ def _maps(key: str, kind: t.MultisetType | t.MapType, options: Options) -> _Make
         keys, values = (
             _maker(f"{key}.{p}", k, options) for p, k in (("key", kind.key_type), ("value", kind.value_type))
         )
-    length = options.whole(f"{key}.length", _ELEMENTS)
+    length = options.integer(f"{key}.length", _ELEMENTS)
 
     def make(source: np.random.Generator, rows: int) -> pa.Array:
         offsets = pa.array((np.arange(rows + 1) * length).astype(np.int32))
@@ -364,7 +364,7 @@ class _Table(TableSource):
     def __init__(self, context: TableContext) -> None:
         options = Options(context.table.options)
         self._options = options
-        self._rate = options.whole("rows-per-second", _ROWS_PER_SECOND)
+        self._rate = options.integer("rows-per-second", _ROWS_PER_SECOND)
         if self._rate <= 0:
             raise ValidationException(f"'rows-per-second' must be above 0, it is {self._rate}.")
         seed, now = random.getrandbits(62), time.time_ns() // 1_000_000
@@ -374,7 +374,7 @@ class _Table(TableSource):
             c.name: generator_of(f"fields.{c.name}", c.type, options, (seed, i), (now, self._rate))
             for i, c in enumerate(columns)
         }
-        counts = [options.whole_or_none("number-of-rows")]
+        counts = [options.integer_or_none("number-of-rows")]
         counts += [g.count for g in self._generators.values() if isinstance(g, Sequenced)]
         self._count = min((c for c in counts if c is not None), default=None)
 
@@ -395,7 +395,7 @@ class _Table(TableSource):
         return DataGenSource([self._generators[c] for c in columns], self._count, self._rate)
 
     def parallelism(self) -> int | None:
-        return self._options.whole_or_none("scan.parallelism")
+        return self._options.integer_or_none("scan.parallelism")
 
     @property
     def is_bounded(self) -> bool:

@@ -173,7 +173,7 @@ class Compaction(NamedTuple):
             groups.append(rest)
         return [one for group in groups for one in self.compactor.groups(group)]
 
-    def everything(self, parts: Sequence[PartFile]) -> list[Group]:
+    def final_groups(self, parts: Sequence[PartFile]) -> list[Group]:
         """Return all of a bucket's parts in groups, because no more parts follow."""
         groups, rest = self.strategy.full_groups(parts)
         return [one for group in (*groups, rest) if group for one in self.compactor.groups(group)]

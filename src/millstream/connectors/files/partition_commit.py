@@ -2,7 +2,7 @@
 
 A partition is complete when the watermark passes its time, or some time after its first file. Then a policy creates a
 file such as `_SUCCESS` in its directory, or calls a class of the user. Every checkpoint names pending partitions. A
-savepoint names no output, so there a file beside the partitions does.
+savepoint names no output, so there a file next to the partitions does.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ class CompactingCommitter(FileCommitter):
         return bool(self._pending) and self._compaction.strategy.num_checkpoints is not None
 
     def finish(self) -> None:
-        self._compact(self._compaction.everything)
+        self._compact(self._compaction.final_groups)
 
     def recover(self, committables: list[tuple[int, StagedParts]], former_job_id: str) -> None:
         self._pending.clear()

@@ -322,7 +322,7 @@ class FileSource(Source):
     def is_bounded(self) -> bool:
         return self._settings.interval is None
 
-    def reached_with(self, options: FileSystemOptions) -> FileSource:
+    def with_storage_options(self, options: FileSystemOptions) -> FileSource:
         """Return the source with options of file systems, by protocol."""
         copied = copy(self)
         copied._settings = replace(self._settings, options=options)

@@ -208,7 +208,7 @@ class _Source(TableSource):
         return "source.monitor-interval" not in self._table.options
 
     def parallelism(self) -> int | None:
-        parallelism = self._table.options.whole_or_none("scan.parallelism")
+        parallelism = self._table.options.integer_or_none("scan.parallelism")
         if self.changes == INSERTS:
             return parallelism
         if parallelism not in (None, 1):
@@ -270,7 +270,7 @@ class _Sink(TableSink):
         self.changes = INSERTS if self._table.format.written == INSERTS else self._table.format.written
 
     def parallelism(self) -> int | None:
-        return self._table.options.whole_or_none("sink.parallelism")
+        return self._table.options.integer_or_none("sink.parallelism")
 
     def sink(self, columns: Sequence[str]) -> Sink[Batch]:
         table = self._table

@@ -156,7 +156,7 @@ class PostgresCatalog(Catalog):
     def options(self) -> dict[str, str]:
         return {"type": "jdbc", "default-database": self.default_database, "base-url": self._base}
 
-    # --- changes, which only the server itself can make
+    # --- changes: not supported
 
     def put_database(self, name: str, database: Database) -> None:
         raise self._refusal("databases")

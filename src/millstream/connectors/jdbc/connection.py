@@ -24,11 +24,11 @@ Cursor: TypeAlias = Any
 T = TypeVar("T")
 
 # DB-API's classes of errors that a retry does not cure.
-_MISTAKES = {"ProgrammingError", "IntegrityError", "DataError", "NotSupportedError"}
+_PERMANENT_ERRORS = {"ProgrammingError", "IntegrityError", "DataError", "NotSupportedError"}
 # PostgreSQL: serialization failure, deadlock, lock not available; a retry may succeed.
-_LOST_STATES = {"40001", "40P01", "55P03"}
+_CONFLICT_STATES = {"40001", "40P01", "55P03"}
 # MySQL: lock wait timeout, deadlock, record has changed.
-_LOST_CODES = {1205, 1213, 1020}
+_CONFLICT_CODES = {1205, 1213, 1020}
 # MySQL: too many connections, shutdown, killed, network; its client: cannot connect, gone away, lost during query.
 _DISCONNECT_CODES = {1040, 1053, 1158, 1159, 1160, 1161, 1927, 2002, 2003, 2006, 2013, 2055, 4031}
 # MySQL: the user, the password, the database or the host is refused.
@@ -41,7 +41,7 @@ _REFUSED_MESSAGES = (
     "no pg_hba.conf entry",
     "permitted",
 )
-_SQLITE_MISTAKES = ("no such", "syntax error", "has no column", "near ", "incomplete input", "values for")
+_SQLITE_PERMANENT_ERRORS = ("no such", "syntax error", "has no column", "near ", "incomplete input", "values for")
 
 
 def _code(error: Exception) -> int | None:
@@ -54,12 +54,12 @@ def _state(error: Exception) -> str:
     return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None) or ""
 
 
-def is_lost_race(error: Exception) -> bool:
+def is_conflict(error: Exception) -> bool:
     """Return whether the transaction failed because of a concurrent one."""
     is_sqlite = type(error).__module__ == "sqlite3"
     return (
-        _state(error) in _LOST_STATES
-        or _code(error) in _LOST_CODES
+        _state(error) in _CONFLICT_STATES
+        or _code(error) in _CONFLICT_CODES
         or (is_sqlite and ("is locked" in str(error) or "busy" in str(error)))
     )
 
@@ -70,22 +70,22 @@ def is_lost_connection(error: Exception) -> bool:
     return state[:2] == "08" or state[:4] == "57P0" or _code(error) in _DISCONNECT_CODES
 
 
-def is_refusal(error: Exception) -> bool:
+def is_access_denied(error: Exception) -> bool:
     """Return whether the server refuses the user, or the user's access to the database."""
     fatal = "FATAL:" in str(error) and any(message in str(error) for message in _REFUSED_MESSAGES)
     return _code(error) in _REFUSED_CODES or fatal
 
 
-def is_mistake(error: Exception) -> bool:
+def is_permanent(error: Exception) -> bool:
     """Return whether a retry would fail again: a wrong statement or password, or a row that is refused."""
-    if is_refusal(error):
+    if is_access_denied(error):
         return True
-    if is_lost_race(error) or is_lost_connection(error):
+    if is_conflict(error) or is_lost_connection(error):
         return False
-    if any(cls.__name__ in _MISTAKES for cls in type(error).__mro__):
+    if any(cls.__name__ in _PERMANENT_ERRORS for cls in type(error).__mro__):
         return True
     if type(error).__module__ == "sqlite3":
-        return any(message in str(error) for message in _SQLITE_MISTAKES)
+        return any(message in str(error) for message in _SQLITE_PERMANENT_ERRORS)
     code = _code(error)
     # MySQL reports some wrong statements as operational errors: no such column, no default, access denied.
     return code is not None and 1000 < code < 2000 and code not in (1040, 1053)
@@ -467,7 +467,7 @@ class Database:
             # The next attempt opens a new connection.
             self.close()
             return True
-        return is_lost_race(error)
+        return is_conflict(error)
 
 
 def _prepare_sqlite(connection: Connection) -> None:

@@ -11,13 +11,13 @@ import numpy as np
 from millstream.common.aliases import Key, Value
 from millstream.common.errors import MillstreamError
 from millstream.connectors.database_values import read_values
-from millstream.connectors.jdbc.connection import Connection, is_mistake
+from millstream.connectors.jdbc.connection import Connection, is_permanent
 from millstream.connectors.jdbc.dialect import Dialect
 from millstream.connectors.jdbc.statements import error_text, fetch_rows
 from millstream.connectors.retries import Retries, linear
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.value_conversion import to_column
-from millstream.sql.connector_contract import Found, LookupSource
+from millstream.sql.connector_contract import LookupResult, LookupSource
 from millstream.sql.schema import Field
 
 # Maximum keys per statement; SQLite allows at most 500 terms in a UNION ALL.
@@ -62,7 +62,7 @@ class JdbcLookup(LookupSource):
         self._idle: list[Connection] = []
         self._pool: ThreadPoolExecutor | None = None
 
-    def find(self, keys: Sequence[tuple[Key, ...]]) -> Found:
+    def find(self, keys: Sequence[tuple[Key, ...]]) -> LookupResult:
         starts = range(0, len(keys), _MAX_KEYS)
         parts = [keys[start : start + _MAX_KEYS] for start in starts]
         if self._parallelism > 1 and len(parts) > 1:
@@ -73,7 +73,7 @@ class JdbcLookup(LookupSource):
         for start, rows in zip(starts, results, strict=True):
             for row in rows:
                 counts[start + row[0]] += 1
-        return Found(self._batch([row[1:] for rows in results for row in rows]), counts)
+        return LookupResult(self._batch([row[1:] for rows in results for row in rows]), counts)
 
     def _threads(self) -> ThreadPoolExecutor:
         if self._pool is None:
@@ -119,7 +119,7 @@ class JdbcLookup(LookupSource):
                 if connection is not None:
                     with suppress(Exception):
                         connection.close()
-                if is_mistake(e) or not retries.wait():
+                if is_permanent(e) or not retries.wait():
                     raise MillstreamError(f"JDBC: table {self._table!r} cannot be read: {error_text(e)}.") from e
             else:
                 self._idle.append(connection)

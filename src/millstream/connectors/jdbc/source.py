@@ -17,8 +17,8 @@ from millstream.connectors.jdbc.connection import (
     Driver,
     JdbcConnectionOptions,
     connector,
-    is_mistake,
-    is_refusal,
+    is_access_denied,
+    is_permanent,
 )
 from millstream.connectors.jdbc.statements import (
     Unreachable,
@@ -52,7 +52,7 @@ class _Settings:
         try:
             return self.connect()
         except Exception as e:
-            if is_refusal(e):
+            if is_access_denied(e):
                 raise MillstreamError(
                     f"JdbcSource: the database rejects this user: {error_text(e)}. Check its URL, the user name "
                     "and the password."
@@ -112,8 +112,8 @@ class _ScanEnumerator(SplitEnumerator):
         low, high = settings.bounds or self._bounds(settings)
         if low is None or low == high:
             return [_Range(None, None, None)]
-        cuts = partition_cuts(low, high, settings.partitions)
-        lows, highs = [None, *cuts], [*cuts, None]
+        bounds = partition_bounds(low, high, settings.partitions)
+        lows, highs = [None, *bounds], [*bounds, None]
         return [_Range(settings.partition_column, a, b, is_first=a is None) for a, b in zip(lows, highs, strict=True)]
 
     def _bounds(self, settings: _Settings) -> tuple[Value, Value]:
@@ -137,21 +137,21 @@ class _ScanEnumerator(SplitEnumerator):
         return {"ranges": self._ranges, "next": self._next}
 
 
-def partition_cuts(low: Value, high: Value, count: int) -> list[Value]:
+def partition_bounds(low: Value, high: Value, count: int) -> list[Value]:
     """Return the values that divide an interval of numbers, dates or times into `count` parts.
 
     Example:
-        >>> partition_cuts(0, 100, 4)
+        >>> partition_bounds(0, 100, 4)
         [25, 50, 75]
     """
     try:
         width = high - low
-        cuts = [low + (width * i // count if isinstance(width, int) else width * i / count) for i in range(1, count)]
+        bounds = [low + (width * i // count if isinstance(width, int) else width * i / count) for i in range(1, count)]
     except TypeError:
         raise InvalidProgramError(
             f"JdbcSource: a partition column must have numbers, dates or times, not {low!r} and {high!r}."
         ) from None
-    return sorted(set(cuts) - {low})
+    return sorted(set(bounds) - {low})
 
 
 class _IncrementalEnumerator(SplitEnumerator):
@@ -180,7 +180,7 @@ class _IncrementalEnumerator(SplitEnumerator):
             return self._query_end_once(budget)
         except Exception as e:
             self.close()
-            if is_mistake(e):
+            if is_permanent(e):
                 raise self._settings.unreadable(e) from e
         try:
             return self._query_end_once(budget)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from millstream.common.aliases import Value
 from millstream.common.errors import MillstreamError
-from millstream.connectors.jdbc.connection import Connection, Cursor, Driver, is_mistake
+from millstream.connectors.jdbc.connection import Connection, Cursor, Driver, is_permanent
 from millstream.connectors.retries import Retries, linear
 
 _READ_RETRIES = 3
@@ -30,7 +30,7 @@ def error_text(error: Exception) -> str:
 
 
 def execute(cursor: Cursor, statement: str, values: Sequence[Value]) -> None:
-    """Run a statement; without parameters, drivers leave its percent signs alone only if they are given none."""
+    """Run a statement; without parameters none are passed, or drivers would interpret its percent signs."""
     if values:
         cursor.execute(statement, values)
     else:
@@ -79,7 +79,7 @@ def read_batches(
         except MillstreamError:
             raise
         except Exception as e:
-            if is_mistake(e) or not retries.wait():
+            if is_permanent(e) or not retries.wait():
                 raise MillstreamError(f"{subject} cannot be read: {error_text(e)}.") from e
 
 
@@ -110,7 +110,7 @@ class BatchExecutor:
             except Exception as e:
                 # The database rolls back what the connection has not committed.
                 self.close()
-                if is_mistake(e) or not retries.wait():
+                if is_permanent(e) or not retries.wait():
                     raise MillstreamError(failure(error_text(e))) from e
 
     def close(self) -> None:

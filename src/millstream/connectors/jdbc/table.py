@@ -327,23 +327,23 @@ class _Source(TableSource):
         self._parts: list[Part] = [None]
         self._column: str | None = None
         if present:
-            low, high = options.whole(_PARTITION[2], 0), options.whole(_PARTITION[3], 0)
+            low, high = options.integer(_PARTITION[2], 0), options.integer(_PARTITION[3], 0)
             if low > high:
                 raise ValidationException(
                     f"'{_PARTITION[2]}'='{low}' must not be larger than '{_PARTITION[3]}'='{high}'."
                 )
             self._column = options.text(_PARTITION[0], "")
-            self._parts = parts_of(low, high, max(options.whole(_PARTITION[1], 1), 1))
+            self._parts = parts_of(low, high, max(options.integer(_PARTITION[1], 1), 1))
         self._lookup = cached_lookup(options)
 
     def parallelism(self) -> int | None:
-        return self._table.options.whole_or_none("scan.parallelism")
+        return self._table.options.integer_or_none("scan.parallelism")
 
     def source(
         self, columns: Sequence[str], filters: Sequence[Expression] = (), limit: int | None = None
     ) -> Source[Batch]:
         query = self._query(columns, [c for c in comparisons_of(filters, columns) if self._can_push(c)], limit)
-        return JdbcTableSource(query, self._parts, self._table.options.whole("scan.fetch-size", 0))
+        return JdbcTableSource(query, self._parts, self._table.options.integer("scan.fetch-size", 0))
 
     def _can_push(self, test: Comparison) -> bool:
         """Return whether the database compares as Flink does; the order of texts depends on its collation."""
@@ -375,7 +375,7 @@ class _Source(TableSource):
             table.name,
             tuple(table.fields[k] for k in keys),
             tuple(table.fields[c] for c in columns),
-            table.options.whole("lookup.max-retries", 3),
+            table.options.integer("lookup.max-retries", 3),
             table.zone,
             at_once,
         )
@@ -388,7 +388,7 @@ class _Sink(TableSink):
         self.changes = UPSERTS if self._table.keys else INSERTS
 
     def parallelism(self) -> int | None:
-        return self._table.options.whole_or_none("sink.parallelism")
+        return self._table.options.integer_or_none("sink.parallelism")
 
     def sink(self, columns: Sequence[str]) -> Sink[Batch]:
         table, options = self._table, self._table.options
@@ -399,9 +399,9 @@ class _Sink(TableSink):
                 table.name,
                 tuple(table.fields[c] for c in columns),
                 table.keys,
-                options.whole("sink.buffer-flush.max-rows", 100),
+                options.integer("sink.buffer-flush.max-rows", 100),
                 options.duration("sink.buffer-flush.interval", 1000) / 1000,
-                options.whole("sink.max-retries", 3),
+                options.integer("sink.max-retries", 3),
                 table.zone,
             )
         )

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from millstream.common.errors import IncurableError, InvalidProgramError, MillstreamError
+from millstream.common.errors import InvalidProgramError, MillstreamError, UnrecoverableError
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -61,7 +61,7 @@ class KafkaFailure(MillstreamError):
     """Kafka refused a request or is not reachable."""
 
 
-class RefusedRecordError(KafkaFailure, IncurableError):
+class RefusedRecordError(KafkaFailure, UnrecoverableError):
     """Kafka rejects a record permanently."""
 
 

@@ -42,7 +42,7 @@ class FlinkKafkaConsumerBase(KafkaSource):
         return self._start(KafkaOffsetsInitializer.timestamp(startup_offsets_timestamp))
 
     def set_start_from_group_offsets(self) -> FlinkKafkaConsumerBase:
-        """Begin at the committed offsets of the group, or as auto.offset.reset says."""
+        """Begin at the committed offsets of the group, or as configured by auto.offset.reset."""
         return self._start(_committed(dict(self._settings.properties)))
 
     def disable_filter_restored_partitions_with_subscribed_topics(self) -> FlinkKafkaConsumerBase:

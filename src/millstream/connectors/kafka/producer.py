@@ -63,7 +63,7 @@ class _Reports:
         self.is_of_record = is_of_record(error)
         if error.name() == "INVALID_TIMESTAMP":
             self.failure += (
-                f" of {shorten(message.value())} or one beside it: the topic's message.timestamp.after.max.ms and "
+                f" of {shorten(message.value())} or an adjacent one: the topic's message.timestamp.after.max.ms and "
                 "message.timestamp.before.max.ms limit its distance from the current time"
             )
 

@@ -46,7 +46,7 @@ class KafkaEnumerator(SplitEnumerator):
         # The program decides whether the source is bounded; the restored job may have decided otherwise.
         self._stop: dict[Partition, int] = {} if settings.stop is None else dict(restored["stop"])
         self._next_discovery: float | None = None
-        self._turn = 0
+        self._round = 0
         # Partitions not assigned to a subtask yet.
         self._new: list[Partition] = []
         # Partitions paused by watermark alignment.
@@ -99,10 +99,10 @@ class KafkaEnumerator(SplitEnumerator):
         self._check_within(ends)
         stops = {p: max(min(ends[p], self._stop.get(p, ends[p])), self._next[p]) for p in unfinished}
         ready = [p for p in unfinished if self._next[p] < stops[p] and p not in self._paused]
-        self._turn += 1
+        self._round += 1
         split_ranges: dict[int, list[SplitRange]] = {}
         for subtask, partitions in self._by_subtask(ready).items():
-            for partition, records in portions(partitions, budget, self._turn):
+            for partition, records in portions(partitions, budget, self._round):
                 start = self._next[partition]
                 to = min(start + records, stops[partition])
                 ends_here = to == self._stop.get(partition)
@@ -157,7 +157,7 @@ class KafkaEnumerator(SplitEnumerator):
         self._cluster.close()
 
 
-def portions(partitions: list[Partition], budget: int, turn: int) -> list[tuple[Partition, int]]:
+def portions(partitions: list[Partition], budget: int, round_number: int) -> list[tuple[Partition, int]]:
     """Divide a budget of records among partitions; a budget below their number goes to others in the next turn.
 
     Example:
@@ -169,7 +169,7 @@ def portions(partitions: list[Partition], budget: int, turn: int) -> list[tuple[
     count = len(partitions)
     if budget >= count:
         return [(p, budget // count) for p in partitions]
-    return [(partitions[(turn + i) % count], 1) for i in range(budget)]
+    return [(partitions[(round_number + i) % count], 1) for i in range(budget)]
 
 
 def subtask_of(partition: Partition, parallelism: int) -> int:

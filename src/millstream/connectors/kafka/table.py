@@ -95,7 +95,7 @@ class _Source(TableSource):
         return self._stop is not None
 
     def parallelism(self) -> int | None:
-        return self._options.whole_or_none("scan.parallelism")
+        return self._options.integer_or_none("scan.parallelism")
 
     def source(
         self, columns: Sequence[str], filters: Sequence[Expression] = (), limit: int | None = None
@@ -144,7 +144,7 @@ class _Sink(TableSink):
         return WRITTEN
 
     def parallelism(self) -> int | None:
-        return self._options.whole_or_none("sink.parallelism")
+        return self._options.integer_or_none("sink.parallelism")
 
     def sink(self, columns: Sequence[str]) -> Sink[Batch]:
         writing = TableWriting(self._messages, columns, self._topics, self._partitioning, self._upserts, self._buffer)
@@ -158,7 +158,7 @@ class _Sink(TableSink):
 
 
 def _buffer(options: Options) -> BufferFlush | None:
-    rows = options.whole("sink.buffer-flush.max-rows", 0)
+    rows = options.integer("sink.buffer-flush.max-rows", 0)
     interval = options.duration("sink.buffer-flush.interval", 0)
     if (rows > 0) != (interval > 0):
         raise ValidationException(

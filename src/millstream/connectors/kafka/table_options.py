@@ -81,7 +81,7 @@ def _initializer(options: Options, mode: str, phase: str, topics: Topics) -> Kaf
     if key not in options:
         raise ValidationException(f"'{key}' is required in '{mode}' {phase} mode but missing.")
     if mode == "timestamp":
-        return KafkaOffsetsInitializer.timestamp(options.whole(key, 0))
+        return KafkaOffsetsInitializer.timestamp(options.integer(key, 0))
     if topics.only is None:
         raise ValidationException("Currently Kafka source only supports specific offset for single topic.")
     offsets = _offsets(key, options.text(key, ""))

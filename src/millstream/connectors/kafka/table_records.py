@@ -83,7 +83,7 @@ class TableMessages(KafkaBatchDeserializationSchema):
         deleted = np.array([m.value() is None for m in messages], bool) if self._upserts else None
         values = _decoded(layout.value, [m.value() for m in messages], layout.value_fields, messages)
         if deleted is not None and layout.value.identifier == "raw":
-            values = _without(values, deleted)
+            values = _without_deleted(values, deleted)
         indexes = _message_indexes(values, len(messages))
         if layout.key is None:
             return self._batch(messages, values, indexes, np.arange(len(indexes)), None)
@@ -153,11 +153,11 @@ class _Selection:
     """Selects rows of columns; -1 selects null."""
 
     def __init__(self, rows: NDArray[np.int64], length: int) -> None:
-        self._is_all = len(rows) == length and bool((rows == np.arange(length)).all())
+        self._selects_all = len(rows) == length and bool((rows == np.arange(length)).all())
         self._rows = pa.array(rows, mask=rows < 0)
 
     def apply(self, column: pa.Array) -> pa.Array:
-        return column if self._is_all else column.take(self._rows)
+        return column if self._selects_all else column.take(self._rows)
 
 
 def _message_indexes(decoded: Decoded, count: int) -> NDArray[np.int64]:
@@ -165,7 +165,7 @@ def _message_indexes(decoded: Decoded, count: int) -> NDArray[np.int64]:
     return np.arange(count) if decoded.indices is None else np.array(decoded.indices, np.int64)
 
 
-def _without(decoded: Decoded, deleted: NDArray[np.bool_]) -> Decoded:
+def _without_deleted(decoded: Decoded, deleted: NDArray[np.bool_]) -> Decoded:
     """Remove the rows of messages without a value; the format `raw` returns a row for these, too."""
     return Decoded(decoded.batch.filter(~deleted), np.flatnonzero(~deleted).tolist())
 

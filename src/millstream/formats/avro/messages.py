@@ -153,7 +153,7 @@ class _Rows:
     def __init__(self, names: dict[str, Json]) -> None:
         self._names = names
         # The enclosing records of the current schema.
-        self._within: list[str] = []
+        self._enclosing: list[str] = []
 
     def type_of(self, schema: Json) -> TypeInformation:
         """Return Flink's type for a schema; a union of several types is a pickled Python object."""
@@ -184,13 +184,13 @@ class _Rows:
         return _plain
 
     def _row_type(self, schema: Json) -> RowTypeInfo:
-        if schema["name"] in self._within:
+        if schema["name"] in self._enclosing:
             raise InvalidProgramError(
                 f"Avro: the record {schema['name']} contains itself, which a row cannot; use AvroFormat."
             )
-        self._within.append(schema["name"])
+        self._enclosing.append(schema["name"])
         types = [self.type_of(field["type"]) for field in schema["fields"]]
-        self._within.pop()
+        self._enclosing.pop()
         return Types.ROW_NAMED([field["name"] for field in schema["fields"]], types)
 
     def _row_maker(self, schema: Json) -> Convert:

@@ -77,7 +77,7 @@ def _times(unit: int) -> ToPython:
             if moment.date() != _EPOCH.date():
                 raise ValueError(value)
             return moment.time()
-        return value.replace(microsecond=_cut(value.microsecond, unit), tzinfo=None)
+        return value.replace(microsecond=_truncate(value.microsecond, unit), tzinfo=None)
 
     return read
 
@@ -89,7 +89,7 @@ def _timestamps(unit: int, naive_is_utc: bool) -> ToPython:
         if value.tzinfo is None and naive_is_utc:
             value = value.replace(tzinfo=datetime.UTC)
         moment: datetime.datetime = value.astimezone(datetime.UTC)
-        return moment.replace(microsecond=_cut(moment.microsecond, unit))
+        return moment.replace(microsecond=_truncate(moment.microsecond, unit))
 
     return read
 
@@ -98,7 +98,7 @@ def _local_timestamps(unit: int) -> ToPython:
     def read(value: Value) -> datetime.datetime:
         if not isinstance(value, datetime.datetime):
             value = _EPOCH + datetime.timedelta(microseconds=_number(value) * unit)
-        local: datetime.datetime = value.replace(tzinfo=None, microsecond=_cut(value.microsecond, unit))
+        local: datetime.datetime = value.replace(tzinfo=None, microsecond=_truncate(value.microsecond, unit))
         return local
 
     return read
@@ -130,7 +130,7 @@ def _number(value: Value) -> int:
     return value
 
 
-def _cut(microseconds: int, unit: int) -> int:
+def _truncate(microseconds: int, unit: int) -> int:
     """Truncate microseconds to the unit of the file, as Flink does."""
     return microseconds - microseconds % unit
 
@@ -244,19 +244,19 @@ class _Coercers:
             to_real, to_representation = real, self._representation.uuid
             real = lambda value: to_representation(to_real(value))  # noqa: E731
 
-        def fit(value: Value) -> Value:
+        def coerce(value: Value) -> Value:
             try:
                 return real(value)
             except (ValueError, TypeError, AttributeError, OverflowError):
                 raise _mismatch(value, schema) from None
 
-        return fit
+        return coerce
 
     def _record(self, schema: Json) -> Coerce:
         fields = [(f["name"], self.of(f["type"]), self._default(f)) for f in schema["fields"]]
         names = tuple(name for name, _, _ in fields)
 
-        def fit(value: Value) -> dict[str, Value]:
+        def coerce(value: Value) -> dict[str, Value]:
             by_name = _by_name(value, names) if isinstance(value, Row) else value
             if not isinstance(by_name, Mapping):
                 raise _mismatch(value, schema)
@@ -278,7 +278,7 @@ class _Coercers:
                 raise AvroMismatch(f"is not in the schema, which has {', '.join(names)}").within(str(unknown))
             return record
 
-        return fit
+        return coerce
 
     def _default(self, field: Json) -> Value:
         if "default" in field:
@@ -288,7 +288,7 @@ class _Coercers:
     def _array(self, schema: Json) -> Coerce:
         item = self.of(schema["items"])
 
-        def fit(values: Value) -> list[Value]:
+        def coerce(values: Value) -> list[Value]:
             if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
                 raise _mismatch(values, schema)
             values = list(values)
@@ -297,12 +297,12 @@ class _Coercers:
             except AvroMismatch:
                 raise _first_mismatch(enumerate(values), item) from None
 
-        return fit
+        return coerce
 
     def _map(self, schema: Json) -> Coerce:
         coerce_value, entries = self.of(schema["values"]), self._representation.entries
 
-        def fit(value: Value) -> Value:
+        def coerce(value: Value) -> Value:
             if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
                 raise _mismatch(value, schema)
             try:
@@ -310,7 +310,7 @@ class _Coercers:
             except AvroMismatch:
                 raise _first_mismatch(value.items(), coerce_value) from None
 
-        return fit
+        return coerce
 
     def _union(self, schema: Json) -> Coerce:
         branches = [(name_of(member), self.of(member)) for member in members_of(schema)]
@@ -319,7 +319,7 @@ class _Coercers:
             return self._optional(branches[0][1]) if nullable else branches[0][1]
         union = self._representation.union
 
-        def fit(value: Value) -> Value:
+        def coerce(value: Value) -> Value:
             if value is None and nullable:
                 return None
             for index, (name, branch) in enumerate(branches):
@@ -329,11 +329,11 @@ class _Coercers:
                     continue
             raise _mismatch(value, schema)
 
-        return fit
+        return coerce
 
     @staticmethod
-    def _optional(fit: Coerce) -> Coerce:
-        return lambda value: None if value is None else fit(value)
+    def _optional(coerce: Coerce) -> Coerce:
+        return lambda value: None if value is None else coerce(value)
 
 
 def _simple(schema: Json, kind: str) -> Coerce:
@@ -349,18 +349,18 @@ def _simple(schema: Json, kind: str) -> Coerce:
         "string": lambda value: isinstance(value, str),
         "enum": lambda value: isinstance(value, str) and value in schema["symbols"],
     }
-    fits = tests[kind]
+    is_of_kind = tests[kind]
 
-    def fit(value: Value) -> Value:
-        if not fits(value):
+    def coerce(value: Value) -> Value:
+        if not is_of_kind(value):
             raise _mismatch(value, schema)
         return value
 
-    return fit
+    return coerce
 
 
 def _integers(schema: Json, limit: int) -> Coerce:
-    def fit(value: Value) -> int:
+    def coerce(value: Value) -> int:
         if value.__class__ is not int and (isinstance(value, bool) or not isinstance(value, Integral)):
             raise _mismatch(value, schema)
         number = int(value)
@@ -368,11 +368,11 @@ def _integers(schema: Json, limit: int) -> Coerce:
             raise _mismatch(value, schema)
         return number
 
-    return fit
+    return coerce
 
 
 def _floats(schema: Json, kind: str) -> Coerce:
-    def fit(value: Value) -> float:
+    def coerce(value: Value) -> float:
         if value.__class__ is not float and (isinstance(value, bool) or not isinstance(value, Real)):
             raise _mismatch(value, schema)
         try:
@@ -383,16 +383,16 @@ def _floats(schema: Json, kind: str) -> Coerce:
             raise _mismatch(value, schema)
         return number
 
-    return fit
+    return coerce
 
 
 def _bytes(schema: Json, size: int | None) -> Coerce:
-    def fit(value: Value) -> bytes:
+    def coerce(value: Value) -> bytes:
         if not isinstance(value, (bytes, bytearray)) or (size is not None and len(value) != size):
             raise _mismatch(value, schema)
         return bytes(value)
 
-    return fit
+    return coerce
 
 
 def _by_name(row: Row, names: tuple[str, ...]) -> dict[str, Value]:
@@ -405,10 +405,10 @@ def _by_name(row: Row, names: tuple[str, ...]) -> dict[str, Value]:
     return dict(zip(names, row, strict=True))
 
 
-def _first_mismatch(values: Iterable[tuple[object, Value]], fit: Coerce) -> AvroMismatch:
+def _first_mismatch(values: Iterable[tuple[object, Value]], coerce: Coerce) -> AvroMismatch:
     for key, value in values:
         try:
-            fit(value)
+            coerce(value)
         except AvroMismatch as e:
             return e.within(f"[{key!r}]")
     raise AssertionError("one of the values does not match")
@@ -486,11 +486,11 @@ class GenericRecordAvroTypeInfo(TypeInformation):
         self._schema = check_record_schema(schema, "GenericRecordAvroTypeInfo")
 
     def converter(self) -> Converter | None:
-        fit = coercer(self._schema)
+        coerce = coercer(self._schema)
 
         def convert(value: Value) -> Value:
             try:
-                return None if value is None else fit(value)
+                return None if value is None else coerce(value)
             except AvroMismatch as e:
                 raise TypeMismatchError(f"Avro: {e}; the value was {value!r}") from None
 

@@ -68,7 +68,7 @@ def _rows(rows: Iterable[Json], kind: int, op: str) -> RowChanges:
 
 
 def _updates(rows: Iterable[JsonObject], old_rows: Json, op: str) -> RowChanges:
-    """Yield both halves of updates; the old rows of a message contain only the changed columns."""
+    """Yield UPDATE_BEFORE and UPDATE_AFTER rows; the old rows of a message contain only the changed columns."""
     if not isinstance(old_rows, list):
         raise ValueError(f"the 'old' of '{op}' is missing")
     for row, old in zip(rows, old_rows, strict=True):

@@ -174,7 +174,7 @@ class CsvDialect:
         position = 0
         while True:
             if self.comments:
-                position = self._behind_comments(text, position)
+                position = self._after_comments(text, position)
             if position >= len(text):
                 return
             try:
@@ -185,19 +185,19 @@ class CsvDialect:
                 on_error(position, e)
                 # Continue after the line of the error; for an unclosed quote, after the line of the record's start.
                 resume_at = position if isinstance(e, UnclosedError) else e.position
-                position = behind_line(text, resume_at)
+                position = after_line(text, resume_at)
                 continue
             yield position, fields
             position = end
 
     def first_record(self, text: str) -> tuple[list[str], int]:
         """Return the fields of the first record and its end; no fields if there is none."""
-        start = self._behind_comments(text, 0) if self.comments else 0
+        start = self._after_comments(text, 0) if self.comments else 0
         if start >= len(text):
             return [], len(text)
         return self._record(text, start)
 
-    def _behind_comments(self, text: str, position: int) -> int:
+    def _after_comments(self, text: str, position: int) -> int:
         while match := self._blank_or_comment.match(text, position):
             if match.end() == position:
                 break
@@ -254,10 +254,10 @@ class CsvDialect:
                 parts.append(match.group())
                 position += 1
             else:
-                return "".join(parts), self._behind_quote(text, position)
+                return "".join(parts), self._after_quote(text, position)
         raise UnclosedError("a quote is not closed", start)
 
-    def _behind_quote(self, text: str, position: int) -> int:
+    def _after_quote(self, text: str, position: int) -> int:
         while position < len(text) and text[position] <= " " and text[position] not in ("\r", "\n", self.separator):
             position += 1
         if position < len(text) and text[position] not in ("\r", "\n", self.separator):
@@ -297,7 +297,7 @@ class CsvDialect:
         return self.separator.join(fields)
 
 
-def behind_line(text: str, position: int) -> int:
+def after_line(text: str, position: int) -> int:
     match = re.compile(r"\r\n|\r|\n").search(text, position)
     return match.end() if match else len(text)
 

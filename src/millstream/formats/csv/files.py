@@ -16,7 +16,7 @@ from millstream.formats.csv.dialect import (
     RowReader,
     RowWriter,
     UnclosedError,
-    behind_line,
+    after_line,
     can_find_record_ends,
     read_whole_records,
     record_end_near,
@@ -118,7 +118,7 @@ class _PartReader:
         text, is_text = self._decoded(block)
         try:
             if at_head:
-                end = self._behind_head(text)
+                end = self._first_row(text)
                 offset += _length(text[:end])
                 text = text[end:]
             if is_text:
@@ -159,7 +159,7 @@ class _PartReader:
         def on_error(start: int, error: CsvError) -> None:
             if not self._ignores_errors:
                 position = offset + _length(text[: max(start, error.position)])
-                rows.append(self._part.bad_record(position, text[start : behind_line(text, start)], str(error)))
+                rows.append(self._part.bad_record(position, text[start : after_line(text, start)], str(error)))
 
         for start, fields in self._dialect.exactly(text, on_error):
             try:
@@ -168,7 +168,7 @@ class _PartReader:
                 on_error(start, e)
         return rows
 
-    def _behind_head(self, text: str) -> int:
+    def _first_row(self, text: str) -> int:
         """Return the position of the first row, after the header and the skipped row."""
         schema, end = self._schema, 0
         if schema.use_header:

@@ -167,12 +167,12 @@ class ParquetColumnarRowInputFormat(RowGroups, BulkFormat):
         self._case_sensitive = is_case_sensitive
         arrow_schema(self._row_type)
 
-    def _columns_to_read(self, there: list[str]) -> list[str]:
-        return [name for name in self._columns(there) if name is not None]
+    def _columns_to_read(self, file_columns: list[str]) -> list[str]:
+        return [name for name in self._columns(file_columns) if name is not None]
 
-    def _columns(self, there: list[str]) -> list[str | None]:
+    def _columns(self, file_columns: list[str]) -> list[str | None]:
         """Return the name of each field in a file, or None if it is missing."""
-        by_name = {name if self._case_sensitive else name.lower(): name for name in there}
+        by_name = {name if self._case_sensitive else name.lower(): name for name in file_columns}
         names = self._row_type.get_field_names()
         return [by_name.get(name if self._case_sensitive else name.lower()) for name in names]
 
@@ -281,21 +281,21 @@ class AvroArrow:
         self._schema = schema
         self._names = schema.names
         self._nullable = nullable
-        self._within: list[str] = []
+        self._enclosing: list[str] = []
 
     def fields(self) -> list[pa.Field]:
         """Return the Arrow fields of the record."""
         return self._fields(self._schema.parsed)
 
     def _fields(self, record: Json) -> list[pa.Field]:
-        if record["name"] in self._within:
+        if record["name"] in self._enclosing:
             raise InvalidProgramError(
                 f"Parquet: the record {record['name']} contains itself, which Parquet does not support; use "
                 "AvroBulkWriters."
             )
-        self._within.append(record["name"])
+        self._enclosing.append(record["name"])
         fields = [self._field(field["name"], field["type"]) for field in record["fields"]]
-        self._within.pop()
+        self._enclosing.pop()
         return fields
 
     def _field(self, name: str, schema: Json) -> pa.Field:
@@ -406,8 +406,8 @@ class _AvroParquetFormat(RowGroups, StreamFormat):
     def read_part(self, part: FilePart) -> Iterator[list[Value]]:
         yield from self._read_groups(part.path, part.file)
 
-    def _columns_to_read(self, there: list[str]) -> list[str]:
-        return [field["name"] for field in self._schema.parsed["fields"] if field["name"] in there]
+    def _columns_to_read(self, file_columns: list[str]) -> list[str]:
+        return [field["name"] for field in self._schema.parsed["fields"] if field["name"] in file_columns]
 
     def _records(self, batch: pa.RecordBatch, path: str) -> list[Value]:
         arrow, coerce = AvroArrow(self._schema, nullable=True), coercer(self._schema)

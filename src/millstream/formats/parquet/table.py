@@ -134,7 +134,7 @@ class ParquetFormat(FileTableFormat):
                 "'parquet.utc-timezone' = 'false': timestamps without a zone are written and read unchanged; "
                 "remove the option or set it to 'true'."
             )
-        self._rows = options.whole("batch-size", BATCH_ROWS)
+        self._rows = options.integer("batch-size", BATCH_ROWS)
         self._group_bytes = options.bytes("block.size", 128 << 20)
         self._writing = {
             "compression": options.one_of("compression", "SNAPPY", _PARQUET_CODECS),

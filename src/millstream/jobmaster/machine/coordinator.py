@@ -7,7 +7,7 @@ Pure: no clock, file or thread; it returns instructions.
                   |                          |
                   '------ lost, expire ------'--> FAILED
 
-Four rules make the output exactly-once, whatever fails in between:
+Four rules make the output exactly-once, also after failures:
 
 1. Output is committed only when the manifest of the checkpoint it belongs to is safely written.
 2. A manifest names all output that is staged and not known to be committed, or committed and not final, so that a
@@ -40,7 +40,7 @@ from millstream.jobmaster.machine.instructions import (
     WriteManifest,
 )
 
-_REMEMBERED = 10
+_HISTORY_SIZE = 10
 
 Committables = list[tuple[int, Value]]
 
@@ -70,7 +70,7 @@ class Checkpoint:
     # Bytes of state written since the previous checkpoint.
     state_bytes: int = 0
     reason: str = ""
-    # The processed positions: behind the assigned positions where input is pending.
+    # The processed positions; where input is pending, they are before the assigned positions.
     processed: dict[str, bytes] = field(default_factory=dict)
     # Its location, once it is complete.
     location: str | None = None
@@ -152,7 +152,7 @@ class CheckpointCoordinator:
         self._failures_in_a_row = 0
         self.triggered = self.failed_count = self.completed_count = 0
         # The last checkpoints in any status, oldest first.
-        self.history: deque[Checkpoint] = deque(maxlen=_REMEMBERED)
+        self.history: deque[Checkpoint] = deque(maxlen=_HISTORY_SIZE)
 
     # --- triggers
 
@@ -166,7 +166,7 @@ class CheckpointCoordinator:
         """Return when the first pending checkpoint times out."""
         return min((c.triggered_at + self._options.timeout for c in self._pending.values()), default=math.inf)
 
-    def patience(self, now: float) -> float:
+    def timeout(self, now: float) -> float:
         """Return the seconds an epoch that begins now may run before too many checkpoints expire.
 
         Without a pending checkpoint, the next one would be triggered while the epoch runs.
@@ -255,7 +255,7 @@ class CheckpointCoordinator:
         self._completed.append(checkpoint)
         # Older pending checkpoints are obsolete.
         for older in [c for c in self._pending.values() if c.id < checkpoint.id]:
-            self._fail(older, now, f"checkpoint {checkpoint.id} came first")
+            self._fail(older, now, f"checkpoint {checkpoint.id} completed first")
         staged = {operator: unpack(packed) for operator, packed in checkpoint.taken_snapshot.committables.items()}
         return [CommitOutput(staged=staged, checkpoint=checkpoint.id)]
 

@@ -47,7 +47,7 @@ class EpochCycle(ABC):
         self._awaits_manifests = False
         # Decides the parallelism of a job that adapts to the available slots.
         self._scaling = None if options.scaling is None else Scaling(plan, options.scaling)
-        self._gathering = GatherDelay(options.buffer_timeout, options.gathers_always)
+        self._gathering = GatherDelay(options.buffer_timeout, options.always_gathers)
         # The epoch to run next; the last one begun, its start time, its checkpoint and its reports.
         self._planned = self._epoch = EpochPlan()
         self._began = now
@@ -81,12 +81,12 @@ class EpochCycle(ABC):
     def _now(self) -> float:
         return self._job.now
 
-    def _go(self, step: JobPhase, until: float = -math.inf, awaits_manifests: bool = False) -> None:
-        self._phase, self._until, self._awaits_manifests = step, until, awaits_manifests
+    def _enter(self, phase: JobPhase, until: float = -math.inf, awaits_manifests: bool = False) -> None:
+        self._phase, self._until, self._awaits_manifests = phase, until, awaits_manifests
 
-    def _await_manifests(self, step: JobPhase, patience: float = math.inf) -> None:
+    def _await_manifests(self, phase: JobPhase, timeout: float = math.inf) -> None:
         """Enter a phase until no manifest is being written, or until the timeout."""
-        self._go(step, self._now + min(patience, self._options.checkpoints.timeout), awaits_manifests=True)
+        self._enter(phase, self._now + min(timeout, self._options.checkpoints.timeout), awaits_manifests=True)
 
     @property
     def _own_deadline(self) -> float:
@@ -111,7 +111,7 @@ class EpochCycle(ABC):
         self._began = self._now
         if self._slot_lost:
             return self._begin(EpochPlan(slice=self._slice, reads=False))
-        self._go(JobPhase.POLLING, math.inf)
+        self._enter(JobPhase.POLLING, math.inf)
         return [
             i.PollSources(
                 budgets={v: self._options.sizer.budget_of(v) for v in execution.readable_sources()},
@@ -126,15 +126,17 @@ class EpochCycle(ABC):
         backpressured = job.execution.backpressured_sources()
         pending = job.execution.sources_with_pending_input() - backpressured
         # Sources whose end is not announced yet. Backpressured sources cannot end now.
-        news = ending - backpressured - job.execution.lingering_sources()
-        due = self._coordinator.next_due() <= self._now and (job.has_news or bool(split_ranges) or bool(pending))
-        if not split_ranges and not pending and not news and not due and job.next_wake() > self._now:
-            due_at = self._coordinator.next_due() if job.has_news else math.inf
-            self._go(JobPhase.WAITING, min(event.poll_again, due_at, job.next_wake()))
+        newly_ended = ending - backpressured - job.execution.drained_sources()
+        due = self._coordinator.next_due() <= self._now and (job.has_changes or bool(split_ranges) or bool(pending))
+        if not split_ranges and not pending and not newly_ended and not due and job.next_wake() > self._now:
+            due_at = self._coordinator.next_due() if job.has_changes else math.inf
+            self._enter(JobPhase.WAITING, min(event.poll_again, due_at, job.next_wake()))
             return []
         # If input exceeds a slice, or async requests are in flight, it is unknown which epoch is the last.
         last = (
-            bool(news) and ending == job.execution.running_sources() and not job.execution.sources_with_pending_input()
+            bool(newly_ended)
+            and ending == job.execution.running_sources()
+            and not job.execution.sources_with_pending_input()
         )
         return self._begin(
             EpochPlan(
@@ -151,11 +153,11 @@ class EpochCycle(ABC):
     def input_arrived(self, event: e.InputArrived) -> Instructions:
         # Other phases poll sources soon anyway, or must not poll.
         if self._phase is JobPhase.WAITING:
-            self._go(JobPhase.READY)
+            self._enter(JobPhase.READY)
         return []
 
     def resume_reading(self) -> Instructions:
-        self._go(JobPhase.READY)
+        self._enter(JobPhase.READY)
         return []
 
     def _begin(self, epoch: EpochPlan) -> Instructions:
@@ -192,18 +194,18 @@ class EpochCycle(ABC):
             savepoint=epoch.savepoint,
             last_checkpoint=0 if latest is None else latest.id,
         )
-        self._go(JobPhase.EPOCH, math.inf)
+        self._enter(JobPhase.EPOCH, math.inf)
         job.recorder.epoch_begins(self._now)
         # A snapshot holds the positions at the start of the epoch. Sources are also notified when all their pending
         # input can be processed.
         aligned = checkpoint or epoch.snapshot or job.has_regions or epoch.has_pending_input
-        return [*([i.ReadPositions()] if aligned else []), i.RunEpoch(tasks=tasks, patience=self._patience(epoch))]
+        return [*([i.ReadPositions()] if aligned else []), i.RunEpoch(tasks=tasks, timeout=self._epoch_timeout(epoch))]
 
-    def _patience(self, epoch: EpochPlan) -> float:
+    def _epoch_timeout(self, epoch: EpochPlan) -> float:
         """Return the seconds an epoch may run: an epoch that does not end fails its checkpoints."""
         if self._options.at_most_once or epoch.savepoint is not None:
             return math.inf
-        return self._coordinator.patience(self._now) + (_SLOT_START_SECONDS if self._slots_are_new else 0.0)
+        return self._coordinator.timeout(self._now) + (_SLOT_START_SECONDS if self._slots_are_new else 0.0)
 
     def _writes_state(self, epoch: EpochPlan) -> bool:
         """Return whether the epoch must write state to files because something may be restored from its end.
@@ -227,7 +229,7 @@ class EpochCycle(ABC):
         if event.attempt == self._job.attempt:
             self._slot_lost = True
             if self._phase in (JobPhase.WAITING, JobPhase.GATHERING):
-                self._go(JobPhase.READY)
+                self._enter(JobPhase.READY)
         return []
 
     def positions_read(self, event: e.PositionsRead) -> Instructions:
@@ -239,7 +241,7 @@ class EpochCycle(ABC):
         if self._slots_are_new and self._checkpoint is not None:
             self._coordinator.delayed(self._checkpoint, self._now)
         self._slots_are_new = False
-        self._go(JobPhase.EPOCH_ENDED)
+        self._enter(JobPhase.EPOCH_ENDED)
         return self._job.acknowledge_epoch(self._reports)
 
     def epoch_ended(self) -> Instructions:
@@ -256,20 +258,20 @@ class EpochCycle(ABC):
         if epoch.then is not JobPhase.READY:
             return instructions + self._continue_request()
         self._learn(seconds, epoch)
-        patience = min(_MANIFEST_WAIT_SECONDS, self._options.buffer_timeout)
-        self._go(JobPhase.LINGERING, self._now + patience, awaits_manifests=True)
+        timeout = min(_MANIFEST_WAIT_SECONDS, self._options.buffer_timeout)
+        self._enter(JobPhase.AWAITING_MANIFEST, self._now + timeout, awaits_manifests=True)
         return instructions
 
     def _learn(self, seconds: float, epoch: EpochPlan) -> None:
         sizer, subtasks = self._options.sizer, [r for slot in self._reports for r in slot.subtasks]
         execution = self._job.execution
         # Input that backpressure holds back is not processed either.
-        left = execution.sources_with_pending_input() | execution.backpressured_sources()
+        pending = execution.sources_with_pending_input() | execution.backpressured_sources()
         of_sources = sorted((r.records_in, r.vertex) for r in subtasks if r.vertex in execution.sources)
         read = {source: records for records, source in of_sources}
-        sizer.epoch_processed(epoch.split_ranges.keys(), left, read, self._began, self._now)
-        # An epoch that was ended by its slice lasts as long as the slice, whatever the number of records.
-        if not left or seconds > 2 * self._slice:
+        sizer.epoch_processed(epoch.split_ranges.keys(), pending, read, self._began, self._now)
+        # An epoch that was ended by its slice lasts as long as the slice, regardless of the number of records.
+        if not pending or seconds > 2 * self._slice:
             sent = max((r.bytes_out for r in subtasks), default=0)
             sizer.finished(seconds, epoch.limited, max(read.values(), default=0), sent)
         self._gathering.epoch_took(seconds)
@@ -288,7 +290,7 @@ class EpochCycle(ABC):
         if self._epoch.is_backpressured or execution.backpressured_sources():
             # Backpressured input may continue at any moment.
             return self.resume_reading()
-        self._go(JobPhase.GATHERING, self._began + self._gathering.seconds())
+        self._enter(JobPhase.GATHERING, self._began + self._gathering.seconds())
         return []
 
     # --- a checkpoint without an epoch: AT_MOST_ONCE before its input is read, and at the end of the job
@@ -301,7 +303,7 @@ class EpochCycle(ABC):
 
     def start_checkpoint(self) -> Instructions:
         """Read the positions; `take_checkpoint` follows."""
-        self._go(JobPhase.SNAPSHOTTING)
+        self._enter(JobPhase.SNAPSHOTTING)
         return [i.ReadPositions()]
 
     def take_checkpoint(self) -> Instructions:
@@ -317,13 +319,13 @@ class EpochCycle(ABC):
             if self._coordinator.latest() is not self._checkpoint_before:
                 return self._run(self._planned)
         elif not self._coordinator.has_staged():
-            self._go(JobPhase.FINISHED)
+            self._enter(JobPhase.FINISHED)
             return [i.FinishOutput()]
         elif self._checkpoint is None:
             # The last epoch was not known to be the last.
             return self.start_checkpoint()
         # The checkpoint failed: take another one as soon as it is due.
-        self._go(JobPhase.DELAYING, self._coordinator.next_due())
+        self._enter(JobPhase.DELAYING, self._coordinator.next_due())
         return []
 
 

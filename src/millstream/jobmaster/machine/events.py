@@ -25,7 +25,7 @@ class TimePassed:
 
 @fast_dataclass(kw_only=True)
 class InstructionFailed:
-    """An instruction failed; the instructions behind it were dropped."""
+    """An instruction failed; the instructions after it were dropped."""
 
     error: Exception
 

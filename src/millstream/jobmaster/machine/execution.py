@@ -30,7 +30,7 @@ from millstream.state.changelog import StoredState
 from millstream.state.keyed import Version
 from millstream.state.restored import Restored
 
-_NOTHING_YET = Progress(MIN_WATERMARK, {})
+_NO_PROGRESS = Progress(MIN_WATERMARK, {})
 
 
 class Alignment:
@@ -50,7 +50,7 @@ class Alignment:
                 if aligned is not None:
                     self._drifts[vertex.id] = aligned[0], aligned[1].to_millis()
                     group = self._progress.setdefault(aligned[0], {})
-                    group.update({(vertex.id, i): _NOTHING_YET for i in range(vertex.parallelism)})
+                    group.update({(vertex.id, i): _NO_PROGRESS for i in range(vertex.parallelism)})
             head = vertex.head.operator
             if isinstance(head, SourceOperator) and head.source.aligns_splits:
                 self._by_split.add(vertex.id)
@@ -65,7 +65,7 @@ class Alignment:
             if group in self._progress:
                 self._progress[group][report.vertex, report.subtask] = progress
 
-    def forget(self, ended: Collection[int]) -> None:
+    def remove_ended(self, ended: Collection[int]) -> None:
         """Remove ended sources: a subtask that had ended before a restart reports nothing."""
         for progress in self._progress.values():
             for address in [a for a in progress if a[0] in ended]:
@@ -81,8 +81,8 @@ class Alignment:
             return False
         group, drift = self._drifts[vertex]
         lows = [self._low(group, v) for v in self._sources_in(group) if v != vertex]
-        mine = [p.watermark for p in self._progress_of(group, vertex)]
-        return bool(lows and mine) and min(mine) > min(lows) and max(mine) > min(lows) + drift
+        own = [p.watermark for p in self._progress_of(group, vertex)]
+        return bool(lows and own) and min(own) > min(lows) and max(own) > min(lows) + drift
 
     def ahead(self, vertex: int) -> frozenset[Hashable]:
         """Return the splits of a source that must wait: some of them, or all if the whole source waits."""
@@ -147,7 +147,7 @@ class Execution:
         # When subtasks have work without input.
         self._wakes: dict[Address, int] = {}
         self._alignment = Alignment(plan, start.ended)
-        # Subtasks with pending input, and the inputs it belongs to.
+        # Subtasks with pending input, and the inputs it came from.
         self._pending_inputs = {
             a: pending for a, packed in start.runtime_snapshots.items() if (pending := pending_inputs(packed))
         }
@@ -189,7 +189,7 @@ class Execution:
         """Return the sources that must not read because of backpressure."""
         return frozenset().union(*(self._sources[vertex] for vertex, _ in self._at_capacity))
 
-    def lingering_sources(self) -> frozenset[int]:
+    def drained_sources(self) -> frozenset[int]:
         """Return the running sources that have read all input and wait only for async requests."""
         requesting = {vertex for (vertex, _), packed in self._runtime_snapshots.items() if has_requests(packed)}
         return (self._ending & self.running_sources() & requesting) - self.sources_with_pending_input()
@@ -275,7 +275,7 @@ class Execution:
         self._in_memory = None if self._writes_state else self.epoch
         running = {r.vertex for r in subtasks if not r.ended}
         self.ended |= {r.vertex for r in subtasks} - running
-        self._alignment.forget(self.ended)
+        self._alignment.remove_ended(self.ended)
         return written, replaced
 
     def _acknowledge_subtask(self, report: SubtaskReport, written: list[str]) -> bool:
@@ -386,5 +386,5 @@ def _sources_of_vertices(plan: JobPlan) -> dict[int, frozenset[int]]:
 
 
 def merged(reports: Iterable[SlotReport]) -> list[SlotReport]:
-    """Return reports in the order of levels and slots, whatever order they came in."""
+    """Return reports sorted by level and slot."""
     return sorted(reports, key=lambda r: (r.level, r.slot))

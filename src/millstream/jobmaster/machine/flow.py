@@ -36,11 +36,11 @@ class _AssignedInput:
 class EpochSizer:
     """Chooses the number of records a source subtask may read in the next epoch.
 
-    With a backlog the budget grows until an epoch takes about as long as it is aimed to, within what `max_bytes`
-    allows. Without one, the epoch is as small as what has arrived and the budget stays.
+    With a backlog the budget grows until an epoch takes about its target time, within what `max_bytes`
+    allows. Without a backlog, an epoch processes what has arrived and the budget stays.
 
     Attributes:
-        fixed_target: the target seconds of an epoch, if configured; else most of a slice.
+        fixed_target: the target seconds of an epoch, if configured; None for a fraction of a slice.
     """
 
     fixed_target: float | None = None
@@ -51,14 +51,14 @@ class EpochSizer:
     _GROWTH = 16.0
     _SHRINK = 0.25
     # The estimated overhead of an epoch decays by this factor per epoch, since the machine may have been busy.
-    _FORGOTTEN = 0.02
+    _OVERHEAD_DECAY = 0.02
     # The maximum overhead, in multiples of the target.
     _MAX_OVERHEAD = 10.0
 
     def __post_init__(self) -> None:
         self.budget = min(self.budget, self.max_records)
         # Smaller budgets of sources whose input took several epochs.
-        self._less: dict[int, int] = {}
+        self._source_budgets: dict[int, int] = {}
         self._assigned: dict[int, _AssignedInput] = {}
         self._aim(1.0 if self.fixed_target is None else self.fixed_target)
 
@@ -72,20 +72,20 @@ class EpochSizer:
         # The overhead of an epoch without records: at most the shortest epoch seen, and a small part of the target
         # unless epochs with fewer records took as long.
         self._overhead = seconds / 5
-        self._larger: tuple[int, float] | None = None
+        self._larger_epoch: tuple[int, float] | None = None
 
     def budget_of(self, source: int) -> int:
         """Return the maximum number of records to assign to a subtask of a source."""
-        return min(self.budget, self._less.get(source, self.budget))
+        return min(self.budget, self._source_budgets.get(source, self.budget))
 
     def epoch_processed(
-        self, assigned: Collection[int], left: Collection[int], read: Mapping[int, int], began: float, now: float
+        self, assigned: Collection[int], pending: Collection[int], read: Mapping[int, int], began: float, now: float
     ) -> None:
         """Learn which sources assign more than an epoch processes.
 
         Args:
             assigned: the sources that assigned records for the epoch.
-            left: the sources with pending input.
+            pending: the sources with pending input.
             read: records read by the busiest subtask of each source.
             began: when the epoch began.
             now: when it ended.
@@ -94,18 +94,18 @@ class EpochSizer:
         for source, source_input in list(self._assigned.items()):
             source_input.read += read.get(source, 0)
             source_input.epochs += 1
-            if source not in left:
+            if source not in pending:
                 del self._assigned[source]
                 self._all_processed(source, source_input, now)
 
     def _all_processed(self, source: int, source_input: _AssignedInput, now: float) -> None:
         if source_input.epochs > 1:
-            fitting = source_input.read * self.target_seconds / max(now - source_input.since, 1e-3)
-            self._less[source] = max(int(fitting), 1)
+            budget = source_input.read * self.target_seconds / max(now - source_input.since, 1e-3)
+            self._source_budgets[source] = max(int(budget), 1)
             return
-        more = 2 * self._less.pop(source, self.budget)
-        if more < self.budget:
-            self._less[source] = more
+        budget = 2 * self._source_budgets.pop(source, self.budget)
+        if budget < self.budget:
+            self._source_budgets[source] = budget
 
     def finished(self, seconds: float, limited: bool, records: int, max_bytes: int) -> None:
         """Learn from an epoch.
@@ -119,12 +119,12 @@ class EpochSizer:
         self._learn_overhead(seconds, records)
         # If the overhead alone exceeds the target, fewer records would only lower the throughput.
         target = max(self.target_seconds, 2 * self._overhead)
-        wish = (target - self._overhead) / max(seconds - self._overhead, 1e-3)
-        if not limited and wish >= 1:
+        ratio = (target - self._overhead) / max(seconds - self._overhead, 1e-3)
+        if not limited and ratio >= 1:
             return
-        self._larger = (records, seconds) if wish < 1 and seconds > 0 else None
+        self._larger_epoch = (records, seconds) if ratio < 1 and seconds > 0 else None
         # Damp the change so that noise does not make the size oscillate.
-        factor = min(max(wish, self._SHRINK), self._GROWTH)
+        factor = min(max(ratio, self._SHRINK), self._GROWTH)
         # The duration belongs to the records that were read, which may be fewer than the budget: see `budget_of`.
         budget = factor * (min(records, self.budget) if limited and records else self.budget)
         if max_bytes and records:
@@ -134,9 +134,9 @@ class EpochSizer:
     def _learn_overhead(self, seconds: float, records: int) -> None:
         """Estimate the overhead by comparison with a much larger previous epoch."""
         if self._overhead > self.target_seconds / 5:
-            self._overhead *= 1 - self._FORGOTTEN
-        more, longer = self._larger or (0, 0.0)
-        # Otherwise the difference is too small, or the records took the time.
+            self._overhead *= 1 - self._OVERHEAD_DECAY
+        more, longer = self._larger_epoch or (0, 0.0)
+        # Otherwise the epochs differ too little, or the records took the time.
         if more and records <= more / 2 and seconds / longer > (1 + records / more) / 2:
             of_itself = (seconds * more - longer * records) / (more - records)
             self._overhead = max(self._overhead, min(of_itself, self._MAX_OVERHEAD * self.target_seconds))
@@ -144,12 +144,12 @@ class EpochSizer:
 
 
 # Minimum and maximum seconds between polls of an idle source that cannot say when it will have input.
-SOONEST = 0.001
-LATEST = 0.1
+MIN_POLL_WAIT = 0.001
+MAX_POLL_WAIT = 0.1
 # The wait is the idle time divided by this,
-_PART_OF_IDLE_TIME = 16
-# and at least this multiple of the duration of a poll.
-_TIMES_ANSWER = 10
+_IDLE_FRACTION = 16
+# and it is at least this multiple of the duration of a poll.
+_POLL_COST_FACTOR = 10
 
 # Seconds between polls of a rate-limited source.
 _PAUSE = 0.01
@@ -174,7 +174,7 @@ class PollBackoff:
     def __init__(self) -> None:
         self._idle_since: float | None = None
 
-    def had_input(self) -> None:
+    def reset(self) -> None:
         self._idle_since = None
 
     def next(self, requested: float, answered: float) -> float:
@@ -182,14 +182,14 @@ class PollBackoff:
         if self._idle_since is None:
             self._idle_since = requested
         idle_seconds = answered - self._idle_since
-        wait = max(SOONEST, idle_seconds / _PART_OF_IDLE_TIME, (answered - requested) * _TIMES_ANSWER)
-        return answered + min(wait, LATEST)
+        wait = max(MIN_POLL_WAIT, idle_seconds / _IDLE_FRACTION, (answered - requested) * _POLL_COST_FACTOR)
+        return answered + min(wait, MAX_POLL_WAIT)
 
 
 class RateLimit:
     """Limits the records per second that a source may assign.
 
-    What it did not have when it was allowed to is not made up for later.
+    Unused allowance expires after a second.
 
     Example:
         >>> limit = RateLimit(per_second=100, subtasks=2)
@@ -223,8 +223,8 @@ class RateLimit:
 class GatherDelay:
     """How long input gathers between two epochs without backlog.
 
-    No record waits longer than the buffer timeout. Where an epoch takes little time the next one may come sooner, as
-    long as all of them take little.
+    No record waits longer than the buffer timeout. Short epochs follow each other sooner, as long as together they
+    take a small share of the time.
 
     Attributes:
         timeout: the buffer timeout in seconds.

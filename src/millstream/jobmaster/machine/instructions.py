@@ -31,11 +31,11 @@ class OpenOutput:
     """Create the committers of the job's sinks: OutputOpened.
 
     Attributes:
-        afresh: whether the job starts from scratch, with no output to recover.
+        from_scratch: whether the job starts from scratch, with no output to recover.
     """
 
     plan: JobPlan
-    afresh: bool = True
+    from_scratch: bool = True
 
 
 @fast_dataclass(kw_only=True)
@@ -92,7 +92,7 @@ class RunEpoch:
     """Run the levels of one epoch within a timeout: EpochFinished."""
 
     tasks: list[LevelTask]
-    patience: float = math.inf
+    timeout: float = math.inf
 
 
 @fast_dataclass(kw_only=True)

@@ -22,7 +22,7 @@ The state of the job is in `job_state.py`, the rules of checkpoints and output a
 in `shutdown.py`, adaptive scaling in `scheduler.py`.
 
 The job master guarantees: it carries out instructions one at a time, and delivers external events (a request, a
-cancellation, a written manifest) only when no instruction is left. If an instruction fails, it drops the ones behind it
+cancellation, a written manifest) only when no instruction is left. If an instruction fails, it drops the ones after it
 and reports the failure. If there is neither an instruction nor an event, it reports the time at the machine's deadline.
 """
 
@@ -36,12 +36,12 @@ from millstream.checkpoint.restore import InitialState, restore
 from millstream.common.display_text import printable
 from millstream.common.errors import (
     DeposedError,
-    IncurableError,
     InvalidProgramError,
     JobCancelledError,
     JobExecutionError,
     JobSuspendedError,
     MillstreamError,
+    UnrecoverableError,
 )
 from millstream.common.job_status import JobStatus
 from millstream.jobmaster.engine import EpochFailed, EpochOverdue
@@ -83,11 +83,11 @@ class JobMachine(RequestServer):
 
     @property
     def has_ended(self) -> bool:
-        return self._phase is JobPhase.OVER
+        return self._phase is JobPhase.ENDED
 
     @property
     def deadline(self) -> float:
-        """When to report the time, if no event comes before."""
+        """When to report the time, unless an event occurs before."""
         return min(self._own_deadline, self._coordinator.next_expiry())
 
     def handle(self, event: e.Event, now: float, ahead: float = 0.0) -> Instructions:
@@ -103,7 +103,7 @@ class JobMachine(RequestServer):
         self._job.recorder.update_view()
         return instructions
 
-    # --- what comes from outside
+    # --- external events
 
     def _cancel_requested(self, event: e.CancelRequested) -> Instructions:
         return [] if self._shutdown is not None else self._end(JobStatus.CANCELED, None)
@@ -162,7 +162,7 @@ class JobMachine(RequestServer):
         job.recorder.become(JobStatus.CREATED, self._now)
         if self._options.ended is not None:
             return self._repeat_outcome(self._options.ended)
-        instructions: Instructions = [i.ClaimDirectory(), i.OpenOutput(plan=job.plan, afresh=origin is None)]
+        instructions: Instructions = [i.ClaimDirectory(), i.OpenOutput(plan=job.plan, from_scratch=origin is None)]
         if origin is not None:
             snapshot = origin.manifest.snapshot
             try:
@@ -170,7 +170,7 @@ class JobMachine(RequestServer):
             except MillstreamError as error:
                 return self._fail(error)
             instructions.append(i.RecoverOutput(named=snapshot.committables, former_job_id=snapshot.job_id))
-        self._go(JobPhase.OPENING)
+        self._enter(JobPhase.OPENING)
         return instructions
 
     def _repeat_outcome(self, ended: JobOutcome) -> Instructions:
@@ -187,7 +187,7 @@ class JobMachine(RequestServer):
         """Start or restart the job: slots are available."""
         if self._job.has_run:
             return self._roll_back_with(plan)
-        self._go(JobPhase.DEPLOYING)
+        self._enter(JobPhase.DEPLOYING)
         if plan is not self._job.plan and (origin := self._options.origin) is not None:
             self._start = restore(origin.manifest.snapshot, plan, origin.state_url, origin.allow_non_restored)
         return self._job.begin(plan, self._start)
@@ -205,7 +205,7 @@ class JobMachine(RequestServer):
             self._scaling.deployed(self._job.plan, self._now)
         return self._answer(None) if isinstance(self._served, RESCALES) else self.resume_reading()
 
-    # --- slots that come and go
+    # --- changes of the available slots
 
     def _slots_awaited(self) -> Instructions:
         assert self._scaling is not None
@@ -215,7 +215,7 @@ class JobMachine(RequestServer):
         if decided is not None:
             return self._start_with(decided)
         # Wait until the scheduler's deadline.
-        self._go(JobPhase.WAITING_FOR_SLOTS, math.inf)
+        self._enter(JobPhase.WAITING_FOR_SLOTS, math.inf)
         return []
 
     # --- output and checkpoints
@@ -244,7 +244,7 @@ class JobMachine(RequestServer):
         self._job.update_checkpoints()
         if self._phase is JobPhase.WAITING:
             # Another checkpoint may be due.
-            self._go(JobPhase.READY)
+            self._enter(JobPhase.READY)
         return instructions if self._shutdown is None or self._shutdown.output_is_open else []
 
     def _output_committed(self, event: e.OutputCommitted) -> Instructions:
@@ -281,19 +281,19 @@ class JobMachine(RequestServer):
             if step in _REQUEST_ALONE and isinstance(error, (InvalidProgramError, RequestFailedError)):
                 return instructions
         recorder, delay = self._job.recorder, None
-        if recorder.status is not JobStatus.CREATED and not _is_incurable(error):
+        if recorder.status is not JobStatus.CREATED and not _is_unrecoverable(error):
             delay = self._options.restart.failed(self._now)
         number = recorder.failed(error, delay, self._now)
-        if isinstance(error, EpochFailed) and error.failure is not None and error.failure.kept is not None:
+        if isinstance(error, EpochFailed) and error.failure is not None and error.failure.replay_input is not None:
             instructions.append(i.WriteFailureReport(plan=self._job.plan, number=number, failure=error.failure))
         if delay is None:
             return instructions + self._end(JobStatus.FAILED, error)
         self._error = error
         self._notify_scheduler(s.ExecutionFailed())
-        self._go(JobPhase.BACKING_OFF, self._now + delay)
+        self._enter(JobPhase.BACKING_OFF, self._now + delay)
         name = printable(self._job.plan.settings.job_name, 200)
         instructions += [*_printed(error), i.Warn(text=_restarts(name, error, delay, recorder))]
-        if recorder.alike == STUCK_AFTER_FAILURES:
+        if recorder.repeated_failures == STUCK_AFTER_FAILURES:
             instructions.append(i.Warn(text=_stuck(name, error)))
         return [*instructions, i.ReleaseSlots(must=False)]
 
@@ -310,7 +310,7 @@ class JobMachine(RequestServer):
 
     def _roll_back_with(self, plan: JobPlan) -> Instructions:
         assert self._error is not None
-        self._go(JobPhase.DEPLOYING)
+        self._enter(JobPhase.DEPLOYING)
         try:
             return self._job.roll_back(self._error, plan)
         except MillstreamError as error:
@@ -328,7 +328,7 @@ class JobMachine(RequestServer):
         self._notify_scheduler(s.JobEnded())
         self._job.recorder.ends(outcome, self._now)
         self._shutdown = Shutdown(self._job, outcome, "" if error is None else str(error))
-        self._go(JobPhase.ENDING)
+        self._enter(JobPhase.ENDING)
         return []
 
     def _continue_shutdown(self) -> Instructions:
@@ -336,9 +336,9 @@ class JobMachine(RequestServer):
         if self._awaits_manifests and self._coordinator.is_writing:
             # The checkpoint may still become visible: leave its output to the job that restores it.
             self._shutdown.skip()
-            self._go(JobPhase.ENDING)
+            self._enter(JobPhase.ENDING)
             return [self._cleanup_failed(storage_timeout(MANIFEST_TIMEOUT))]
-        self._go(JobPhase.ENDING)
+        self._enter(JobPhase.ENDING)
         step = self._shutdown.next()
         if step is ShutdownStep.AWAIT_MANIFESTS:
             self._await_manifests(JobPhase.ENDING, MANIFEST_TIMEOUT)
@@ -350,7 +350,7 @@ class JobMachine(RequestServer):
     def _finish(self) -> Instructions:
         recorder, settings, error = self._job.recorder, self._job.plan.settings, self._error
         outcome = recorder.finish(self._now)
-        self._go(JobPhase.OVER, math.inf)
+        self._enter(JobPhase.ENDED, math.inf)
         printed, result = _printed(error), None
         if outcome is JobStatus.FINISHED:
             result = recorder.result(self._now)
@@ -395,7 +395,7 @@ class JobMachine(RequestServer):
         JobPhase.READY: EpochCycle.next_step,
         JobPhase.WAITING: EpochCycle.resume_reading,
         JobPhase.EPOCH_ENDED: EpochCycle.epoch_ended,
-        JobPhase.LINGERING: EpochCycle.gather,
+        JobPhase.AWAITING_MANIFEST: EpochCycle.gather,
         JobPhase.GATHERING: EpochCycle.resume_reading,
         JobPhase.DELAYING: EpochCycle.start_checkpoint,
         JobPhase.SNAPSHOTTING: EpochCycle.take_checkpoint,
@@ -415,9 +415,10 @@ _REQUEST_ALONE = (JobPhase.REPLANNING, JobPhase.SERVING, JobPhase.EXPORTING)
 
 def _restarts(name: str, error: Exception, delay: float, recorder: StatusRecorder) -> str:
     when = f"restarts in {delay:.3g} s (restart {recorder.restarts})"
-    if recorder.alike > 1:
+    if recorder.repeated_failures > 1:
         # The error was logged when it first happened.
-        return f"job '{name}' has failed again with the same error, {recorder.alike} times in a row, and {when}"
+        times = recorder.repeated_failures
+        return f"job '{name}' has failed again with the same error, {times} times in a row, and {when}"
     return f"job '{name}' has failed and {when}:\n{error}"
 
 
@@ -431,9 +432,9 @@ def _stuck(name: str, error: Exception) -> str:
     )
 
 
-def _is_incurable(error: Exception) -> bool:
-    return isinstance(error, (InvalidProgramError, IncurableError)) or (
-        isinstance(error, EpochFailed) and error.incurable
+def _is_unrecoverable(error: Exception) -> bool:
+    return isinstance(error, (InvalidProgramError, UnrecoverableError)) or (
+        isinstance(error, EpochFailed) and error.unrecoverable
     )
 
 

@@ -27,7 +27,7 @@ class JobPhase(Enum):
     EPOCH = auto()
     EPOCH_ENDED = auto()
     # Wait briefly for the manifest of the epoch's checkpoint.
-    LINGERING = auto()
+    AWAITING_MANIFEST = auto()
     # Let input gather for the rest of the buffer timeout.
     GATHERING = auto()
     # A checkpoint without an epoch: wait until one may be taken, read the positions, wait for its manifest.
@@ -44,7 +44,7 @@ class JobPhase(Enum):
     # All input is processed and all output is committed.
     FINISHED = auto()
     ENDING = auto()
-    OVER = auto()
+    ENDED = auto()
 
 
 class SnapshotPurpose(Enum):

@@ -73,7 +73,7 @@ class JobState:
         return self._execution
 
     @property
-    def has_news(self) -> bool:
+    def has_changes(self) -> bool:
         """Whether there is anything to checkpoint."""
         return self.has_changed or self.wants_checkpoints
 

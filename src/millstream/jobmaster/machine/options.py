@@ -37,7 +37,7 @@ class _Mode(Enum):
 SCHEDULER = ChoiceSetting("jobmanager.scheduler", _Scheduler.DEFAULT)
 MODE = ChoiceSetting("scheduler-mode", _Mode.DEFAULT)
 WAIT = DurationSetting(f"{_PREFIX}.submission.resource-wait-timeout", 300_000, (f"{_PREFIX}.resource-wait-timeout",))
-SETTLE_AT_START = DurationSetting(
+START_STABILIZATION_TIMEOUT = DurationSetting(
     f"{_PREFIX}.submission.resource-stabilization-timeout",
     10_000,
     (f"{_PREFIX}.resource-stabilization-timeout",),
@@ -49,7 +49,9 @@ COOLDOWN = DurationSetting(
     (f"{_PREFIX}.scaling-interval.min",),
     at_least(0, in_words),
 )
-SETTLE = DurationSetting(f"{_PREFIX}.executing.resource-stabilization-timeout", 60_000, limit=at_least(0, in_words))
+STABILIZATION_TIMEOUT = DurationSetting(
+    f"{_PREFIX}.executing.resource-stabilization-timeout", 60_000, limit=at_least(0, in_words)
+)
 MAX_DELAY = DurationSetting(f"{_PREFIX}.rescale-trigger.max-delay", 0, limit=at_least(0, in_words))
 MAX_FAILURES = IntegerSetting(f"{_PREFIX}.rescale-trigger.max-checkpoint-failures", 2, limit=at_least(1))
 
@@ -59,20 +61,20 @@ class ScalingOptions:
     """How a job adapts to the available slots. Times are in seconds.
 
     Attributes:
-        reactive: whether it uses all available slots, whatever its parallelism.
+        reactive: whether it uses all available slots, regardless of its parallelism.
         wait: how long it waits for all desired slots before it starts or restarts.
-        settle_at_start: how long it waits for more slots once it has enough to start.
+        start_stabilization_timeout: how long it waits for more slots once it has enough to start.
         cooldown: the minimum time between two rescales.
-        settle: how long a running job waits for the slots to stabilize.
+        stabilization_timeout: how long a running job waits for the slots to stabilize.
         max_delay: how long a rescale waits for a completed checkpoint.
         max_failures: how many checkpoints may fail before it is rescaled without one.
     """
 
     reactive: bool = False
     wait: float = 300.0
-    settle_at_start: float = 10.0
+    start_stabilization_timeout: float = 10.0
     cooldown: float = 30.0
-    settle: float = 60.0
+    stabilization_timeout: float = 60.0
     max_delay: float = 0.0
     max_failures: int = 2
 
@@ -85,13 +87,13 @@ class ScalingOptions:
         failures = MAX_FAILURES.read(config)
         delay = checkpoints.interval * (failures + 1) if checkpoints.enabled else 0.0
         wait = WAIT.read(config) if WAIT.is_set(config) or not reactive else -1
-        settle_at_start = SETTLE_AT_START.read(config) if SETTLE_AT_START.is_set(config) or not reactive else 0
+        stabilizes = START_STABILIZATION_TIMEOUT.is_set(config) or not reactive
         return ScalingOptions(
             reactive=reactive,
             wait=math.inf if wait < 0 else wait / 1000,
-            settle_at_start=settle_at_start / 1000,
+            start_stabilization_timeout=START_STABILIZATION_TIMEOUT.read(config) / 1000 if stabilizes else 0.0,
             cooldown=COOLDOWN.read(config) / 1000,
-            settle=SETTLE.read(config) / 1000,
+            stabilization_timeout=STABILIZATION_TIMEOUT.read(config) / 1000,
             max_delay=MAX_DELAY.read(config) / 1000 if MAX_DELAY.is_set(config) else delay,
             max_failures=failures,
         )
@@ -101,7 +103,7 @@ log = logging.getLogger("millstream")
 
 
 class FailoverStrategy(Enum):
-    """What restarts after a failure: the whole job, or the region connected with the failure."""
+    """The scope of a restart: the whole job, or the region connected with the failure."""
 
     FULL = "full"
     REGION = "region"
@@ -132,10 +134,10 @@ class JobOptions:
 
     Attributes:
         buffer_timeout: the maximum seconds that input gathers.
-        gathers_always: whether input gathers that long even if epochs are short.
+        always_gathers: whether input gathers that long even if epochs are short.
         slice: the maximum seconds that slots work in an epoch, if configured; the rest of the input is processed in the
             next epoch.
-        haste: below 1 for low latency: slices are shorter in that proportion.
+        slice_factor: below 1 for low latency: slices are shorter in that proportion.
         origin: the checkpoint or savepoint the job starts from.
         scaling: how it adapts to the available slots; None for a fixed parallelism.
         ended: its outcome under an earlier leader; None if it has not ended.
@@ -143,9 +145,9 @@ class JobOptions:
     """
 
     buffer_timeout: float = 0.1
-    gathers_always: bool = False
+    always_gathers: bool = False
     slice: float | None = None
-    haste: float = 1.0
+    slice_factor: float = 1.0
     sizer: EpochSizer = field(default_factory=EpochSizer)
     checkpoints: CheckpointOptions = field(default_factory=CheckpointOptions)
     restart: RestartStrategy = field(default_factory=NoRestart)
@@ -163,7 +165,7 @@ class JobOptions:
         """Return the seconds that slots work in an epoch, within the bounds of the engine."""
         if self.slice is not None:
             return self.slice
-        return max(bounds.longest * min(self.haste, 1.0), bounds.shortest)
+        return max(bounds.longest * min(self.slice_factor, 1.0), bounds.shortest)
 
     @property
     def exactly_once(self) -> bool:

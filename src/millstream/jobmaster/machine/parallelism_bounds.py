@@ -31,7 +31,7 @@ class Requirements:
         self._groups: dict[int, list[int]] = {}
         for vertex in plan.vertices:
             self._groups.setdefault(vertex.slot_offset, []).append(vertex.id)
-        self._alike = _forward_groups(plan)
+        self._groups_of_equal_parallelism = _forward_groups(plan)
 
     @staticmethod
     def of(plan: JobPlan, reactive: bool) -> Requirements:
@@ -48,7 +48,7 @@ class Requirements:
         """The minimum number of slots."""
         return sum(max(self.bounds[v].lower for v in group) for group in self._groups.values())
 
-    def fitted(self, slots: int) -> Parallelisms | None:
+    def within_slots(self, slots: int) -> Parallelisms | None:
         """Return the parallelism of each vertex; None if there are too few slots.
 
         Groups get their minimum; each further slot goes to the group with the fewest.
@@ -62,7 +62,7 @@ class Requirements:
         parallelism = {
             v: min(self.bounds[v].upper, slots_of[g]) for g, vertices in self._groups.items() for v in vertices
         }
-        for vertices in self._alike:
+        for vertices in self._groups_of_equal_parallelism:
             lowest = min(parallelism[v] for v in vertices)
             parallelism |= dict.fromkeys(vertices, lowest)
         return parallelism

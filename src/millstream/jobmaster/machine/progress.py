@@ -19,7 +19,7 @@ class SubtaskProgress:
     """Totals of one subtask.
 
     Attributes:
-        taken: records given to its sinks; None if not counted.
+        taken: records passed to its sinks; None if not counted.
         seconds: its busy time.
         diagnostics: its last diagnostics.
         epochs_here: epochs that found the state in the process.

@@ -57,7 +57,7 @@ class RequestServer(EpochCycle):
     def _await_slots(self) -> Instructions:
         """Wait for slots: as many as the job can use, or those available at the deadline."""
         assert self._scaling is not None
-        self._go(JobPhase.WAITING_FOR_SLOTS)
+        self._enter(JobPhase.WAITING_FOR_SLOTS)
         return [i.CountSlots(desired=self._scaling.desired)]
 
     def _notify_scheduler(self, event: s.Event) -> None:
@@ -84,13 +84,13 @@ class RequestServer(EpochCycle):
         return []
 
     def requested(self, event: e.Requested) -> Instructions:
-        if self._phase is JobPhase.OVER:
+        if self._phase is JobPhase.ENDED:
             return [self._refusal(event.request)]
         if isinstance(event.request, RequirementsRequest):
             return self._require(event.request)
         self._requests.append(event.request)
         if self._phase in (JobPhase.WAITING, JobPhase.GATHERING):
-            self._go(JobPhase.READY)
+            self._enter(JobPhase.READY)
         return []
 
     def _serve(self, request: Request) -> Instructions:
@@ -101,7 +101,7 @@ class RequestServer(EpochCycle):
             case RescaleRequest() if self._scaling is not None:
                 return self._refuse(InvalidProgramError(_ADAPTIVE))
             case RescaleRequest():
-                self._go(JobPhase.REPLANNING, math.inf)
+                self._enter(JobPhase.REPLANNING, math.inf)
                 return [i.Replan(parallelism=request.parallelism)]
             case SavepointRequest():
                 ending = self._job.execution.running_sources() if request.drain else frozenset()
@@ -145,7 +145,7 @@ class RequestServer(EpochCycle):
             start = restore(self._rescale_snapshot, self._new_plan, None)
         except MillstreamError as error:
             return self._refuse(error)
-        self._go(JobPhase.DEPLOYING)
+        self._enter(JobPhase.DEPLOYING)
         self._old_plan = job.plan
         # Release the old slots first: there may not be enough for both.
         return [i.ReleaseSlots(), *job.begin(self._new_plan, start)]
@@ -155,7 +155,7 @@ class RequestServer(EpochCycle):
         refused, job = self._refuse(error), self._job
         assert self._rescale_snapshot is not None
         start = restore(self._rescale_snapshot, self._old_plan, None)
-        self._go(JobPhase.DEPLOYING)
+        self._enter(JobPhase.DEPLOYING)
         return [*refused, i.ReleaseSlots(must=False), *job.begin(self._old_plan, start)]
 
     def served_checkpoint(self) -> Instructions:
@@ -168,7 +168,7 @@ class RequestServer(EpochCycle):
             reason = self._coordinator.history[-1].reason if stored is None else stored.reason
             return self._fail(RequestFailedError(f"The checkpoint failed: {reason}"))
         if isinstance(self._served, SavepointRequest):
-            self._go(JobPhase.EXPORTING)
+            self._enter(JobPhase.EXPORTING)
             return [i.FinishOutput()]
         assert stored is not None
         return self._answer(stored.location)
@@ -181,7 +181,7 @@ class RequestServer(EpochCycle):
         assert isinstance(self._served, SavepointRequest)
         snapshot = self._job.execution.savepoint(self._job.positions)
         manifest = Manifest("savepoint", snapshot.epoch, int(self._now * 1000), snapshot, "")
-        self._go(JobPhase.EXPORTING, math.inf)
+        self._enter(JobPhase.EXPORTING, math.inf)
         return [i.WriteSavepoint(location=self._location(self._served), manifest=manifest)]
 
     def savepoint_written(self, event: e.SavepointWritten) -> Instructions:
@@ -206,7 +206,7 @@ class RequestServer(EpochCycle):
     def _done_with_request(self) -> Request:
         assert self._served is not None
         request, self._served = self._served, None
-        self._go(JobPhase.READY)
+        self._enter(JobPhase.READY)
         return request
 
     def _refusal(self, request: Request) -> i.Refuse:

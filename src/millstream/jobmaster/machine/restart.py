@@ -157,7 +157,7 @@ class ExponentialDelay:
 
     def failed(self, now: float) -> float | None:
         # A failure before the scheduled restart belongs to the previous one. At the very instant of the restart it is
-        # a new one (Flink: still the old one): with a clock that stands still there would be no delay.
+        # a new one (Flink: still the old one): with a clock that does not advance there would be no delay.
         if now < self._restart_at:
             # At most the maximum, even if the clock was set back.
             delay = min(self._restart_at - now, self.max_backoff)

@@ -71,7 +71,7 @@ class RequirementsChanged:
 
 
 @fast_dataclass(kw_only=True)
-class ResourcesWanted:
+class ResourcesRequested:
     """The job is ready to start or restart."""
 
 
@@ -110,7 +110,7 @@ class TimePassed:
 Event = (
     SlotsChanged
     | RequirementsChanged
-    | ResourcesWanted
+    | ResourcesRequested
     | Deployed
     | CheckpointCompleted
     | CheckpointFailed
@@ -157,10 +157,10 @@ class _Resources(NamedTuple):
 class Transition:
     """The phases of a change, since a state was entered."""
 
-    def __init__(self, now: float, cooldown: float, settle: float, max_delay: float) -> None:
+    def __init__(self, now: float, cooldown: float, stabilization_timeout: float, max_delay: float) -> None:
         self.phase = Phase.COOLDOWN
-        self._settle, self._max_delay = settle, max_delay
-        self._cool_at = now + cooldown
+        self._stabilization_timeout, self._max_delay = stabilization_timeout, max_delay
+        self._cooldown_until = now + cooldown
         # When slots first changed, and when to check for all desired slots.
         self._first: float | None = None
         self._check_at = math.inf
@@ -169,11 +169,11 @@ class Transition:
     def deadline(self) -> float:
         """When the phase changes without an event."""
         if self.phase is Phase.COOLDOWN:
-            return self._cool_at
+            return self._cooldown_until
         if self._first is None:
             return math.inf
         if self.phase is Phase.STABILIZING:
-            return min(self._first + self._settle, self._check_at)
+            return min(self._first + self._stabilization_timeout, self._check_at)
         return self._first + self._max_delay
 
     def changed(self, now: float, resources: _Resources) -> None:
@@ -207,7 +207,7 @@ class Transition:
                 return self.triggered(resources)
             else:
                 assert self._first is not None
-                if self._check_at <= self._first + self._settle:
+                if self._check_at <= self._first + self._stabilization_timeout:
                     self._check_at = math.inf
                     if resources.desired:
                         return True
@@ -236,7 +236,7 @@ class Scheduler:
 
     @property
     def deadline(self) -> float:
-        """When to report the time, if no event comes before."""
+        """When to report the time, unless an event occurs before."""
         if self.state is State.WAITING_FOR_RESOURCES:
             return min(self._transition.deadline, self._give_up_at)
         return self._transition.deadline if self.state is State.EXECUTING else math.inf
@@ -284,17 +284,17 @@ class Scheduler:
 
     # --- life cycle
 
-    def _resources_wanted(self, event: ResourcesWanted, now: float) -> Decision | None:
+    def _resources_requested(self, event: ResourcesRequested, now: float) -> Decision | None:
         self.state = State.WAITING_FOR_RESOURCES
         self._give_up_at = now + self._options.wait
-        self._transition = Transition(now, 0.0, self._options.settle_at_start, 0.0)
+        self._transition = Transition(now, 0.0, self._options.start_stabilization_timeout, 0.0)
         self._transition.changed(now, self._resources())
         return self._passed(now)
 
     def _deployed(self, event: Deployed, now: float) -> Decision | None:
         self.state, self._parallelisms = State.EXECUTING, dict(event.parallelisms)
         options = self._options
-        self._transition = Transition(now, options.cooldown, options.settle, options.max_delay)
+        self._transition = Transition(now, options.cooldown, options.stabilization_timeout, options.max_delay)
         self._failures_left = None
         # Slots may have changed meanwhile.
         return self._changed(now)
@@ -322,13 +322,15 @@ class Scheduler:
     # --- decisions
 
     def _resources(self) -> _Resources:
-        fitted = self.requirements.fitted(self.slots)
-        is_other = fitted is not None and (self.state is not State.EXECUTING or fitted != self._parallelisms)
+        parallelisms = self.requirements.within_slots(self.slots)
+        is_other = parallelisms is not None and (
+            self.state is not State.EXECUTING or parallelisms != self._parallelisms
+        )
         return _Resources(is_other and self.slots >= self.requirements.desired, is_other)
 
     def _act(self) -> Decision:
-        fitted = self.requirements.fitted(self.slots)
-        if fitted is None:
+        parallelisms = self.requirements.within_slots(self.slots)
+        if parallelisms is None:
             needed, waited = self.requirements.sufficient, self._options.wait
             return GiveUp(
                 reason=f"The job needs {needed} slots, and {self.slots} are available after {waited:g} s: add "
@@ -336,15 +338,15 @@ class Scheduler:
             )
         if self.state is State.EXECUTING:
             self.state = State.RESTARTING
-            return Rescale(parallelisms=fitted)
+            return Rescale(parallelisms=parallelisms)
         self.state = State.CREATING_EXECUTION_GRAPH
-        return Start(parallelisms=fitted)
+        return Start(parallelisms=parallelisms)
 
     # Any: each handler takes its own class of event.
     _HANDLERS: ClassVar[dict[type, Callable[[Scheduler, Any, float], Decision | None]]] = {
         SlotsChanged: _slots_changed,
         RequirementsChanged: _requirements_changed,
-        ResourcesWanted: _resources_wanted,
+        ResourcesRequested: _resources_requested,
         Deployed: _deployed,
         CheckpointCompleted: _checkpoint_completed,
         CheckpointFailed: _checkpoint_failed,
@@ -394,7 +396,7 @@ class Scaling:
     def start(self, now: float) -> JobPlan | GiveUp | None:
         """Return the plan to start with, or the reason to give up; None to keep waiting for slots."""
         is_new = self._scheduler.state not in (State.WAITING_FOR_RESOURCES, State.CREATING_EXECUTION_GRAPH)
-        decision = self._decide(ResourcesWanted() if is_new else TimePassed(), now)
+        decision = self._decide(ResourcesRequested() if is_new else TimePassed(), now)
         assert not isinstance(decision, Rescale)
         return self.plan_for(decision.parallelisms) if isinstance(decision, Start) else decision
 

@@ -1,4 +1,4 @@
-"""The shutdown of a job, step by step: each step runs whatever the result of the previous one. Pure."""
+"""The shutdown of a job, step by step: each step runs also if the previous one failed. Pure."""
 
 from __future__ import annotations
 

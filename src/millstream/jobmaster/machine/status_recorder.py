@@ -36,54 +36,54 @@ class TaskStates:
             for v in plan.vertices
             for subtask in range(v.parallelism)
         }
-        self._all_become((_S.SCHEDULED, _S.DEPLOYING), self.views, now)
+        self._set_all((_S.SCHEDULED, _S.DEPLOYING), self.views, now)
 
     def opened(self, now: float) -> None:
         """Note that the slots are open; tasks open their functions in their first epoch."""
-        self._all_become((_S.INITIALIZING,), self.views, now)
+        self._set_all((_S.INITIALIZING,), self.views, now)
 
     def reported(self, reports: Iterable[SlotReport], ended: Collection[int], now: float) -> None:
         """Note a finished epoch; tasks of ended vertices are finished."""
         ended_tasks = {(r.vertex, r.subtask) for slot in reports for r in slot.subtasks if r.ended}
         if not ended_tasks and not self._are_new:
             return
-        self._all_become((_S.RUNNING,), [a for a, t in self.views.items() if t.state is _S.INITIALIZING], now)
+        self._set_all((_S.RUNNING,), [a for a, t in self.views.items() if t.state is _S.INITIALIZING], now)
         self._are_new = False
         # Tasks that had ended before this execution do not report.
         ended_tasks |= {a for a in self.views if a[0] in ended}
-        self._all_become((_S.FINISHED,), [a for a in ended_tasks if self.views[a].state is _S.RUNNING], now)
+        self._set_all((_S.FINISHED,), [a for a in ended_tasks if self.views[a].state is _S.RUNNING], now)
 
     def failed(self, address: Address | None, now: float) -> None:
         """Note the failed task, if known, and cancel the others."""
         if address is not None and address in self.views:
-            self._all_become((_S.FAILED,), [address], now)
+            self._set_all((_S.FAILED,), [address], now)
         self.cancel(now)
 
     def cancel(self, now: float) -> None:
         """Cancel all tasks that have not ended."""
-        self._all_become((_S.CANCELING,), self._unended(), now)
+        self._set_all((_S.CANCELING,), self._unended(), now)
 
     def released(self, now: float) -> None:
         """Note that the slots are released."""
         stopping = [a for a, t in self.views.items() if t.state is _S.CANCELING]
-        self._all_become((_S.CANCELED,), stopping, now)
+        self._set_all((_S.CANCELED,), stopping, now)
 
     def finish(self, now: float) -> None:
         """Finish all tasks of a job that ended normally, including stopped ones."""
         running = [a for a in self._unended() if self.views[a].state is _S.RUNNING]
-        self._all_become((_S.FINISHED,), running, now)
-        self._all_become((_S.CANCELING, _S.CANCELED), self._unended(), now)
+        self._set_all((_S.FINISHED,), running, now)
+        self._set_all((_S.CANCELING, _S.CANCELED), self._unended(), now)
 
     def _unended(self) -> list[Address]:
         return [a for a, t in self.views.items() if not t.state.is_terminal() and t.state is not _S.CANCELING]
 
-    def _all_become(self, states: Iterable[ExecutionState], addresses: Iterable[Address], now: float) -> None:
+    def _set_all(self, states: Iterable[ExecutionState], addresses: Iterable[Address], now: float) -> None:
         views = dict(self.views)
         chosen = list(addresses)
         for state in states:
             for address in chosen:
                 before = views[address]
-                if not before.state.may_become(state):
+                if not before.state.can_become(state):
                     raise AssertionError(f"a task cannot go from {before.state.name} to {state.name}")
                 times = {**before.times, state: now}
                 views[address] = TaskView(state=state, since=now, attempt=before.attempt, times=times)
@@ -110,7 +110,7 @@ class StatusRecorder:
         self.status = JobStatus.INITIALIZING
         self.restarts = 0
         # Number of equal failures in a row without a finished epoch, and their signature.
-        self._alike = 0
+        self._repeated_failures = 0
         self._last_signature = ""
         # Since when an epoch runs, if one does.
         self._epoch_since: float | None = None
@@ -135,7 +135,7 @@ class StatusRecorder:
             progress=self._progress,
             checkpoints=self._checkpoints,
             failures=tuple(self._failures),
-            alike=self._alike,
+            repeated_failures=self._repeated_failures,
             bounds=self.bounds,
         )
         return self.view
@@ -143,7 +143,7 @@ class StatusRecorder:
     def become(self, status: JobStatus, now: float) -> None:
         if self.status is status:
             return
-        if not self.status.may_become(status):
+        if not self.status.can_become(status):
             raise AssertionError(f"a job cannot go from {self.status.name} to {status.name}")
         self.status = status
         self._times = {**self._times, status: now}
@@ -170,7 +170,7 @@ class StatusRecorder:
     def epoch_finished(self, epoch: int, reports: list[SlotReport], ended: frozenset[int], now: float) -> None:
         self._epoch = epoch
         self._epoch_since = None
-        self._alike = 0
+        self._repeated_failures = 0
         self._progress = self._progress.after(reports)
         self._tasks.reported(reports, ended, now)
 
@@ -186,7 +186,7 @@ class StatusRecorder:
         # Failures are equal if they differ only in numbers: of epochs, processes, addresses.
         self._epoch_since = None
         signature = re.sub(r"0x[0-9a-f]+|\d+", "#", str(error))
-        self._alike = self._alike + 1 if signature == self._last_signature else 1
+        self._repeated_failures = self._repeated_failures + 1 if signature == self._last_signature else 1
         self._last_signature = signature
         self._tasks.failed(None if located is None else self._task(located), now)
         self._failed += 1
@@ -198,7 +198,7 @@ class StatusRecorder:
                 operator=None if located is None else located.operator_id,
                 restarts_at=None if delay is None else now + delay,
                 number=self._failed,
-                is_kept=failure is not None and failure.kept is not None,
+                can_replay=failure is not None and failure.replay_input is not None,
                 note="" if failure is None else failure.note,
             )
         )
@@ -208,9 +208,9 @@ class StatusRecorder:
         return self._failed
 
     @property
-    def alike(self) -> int:
+    def repeated_failures(self) -> int:
         """The number of equal failures in a row without a finished epoch."""
-        return self._alike
+        return self._repeated_failures
 
     def _task(self, error: EpochFailed) -> Address | None:
         vertex = next((v for v in self._plan.vertices if any(n.id == error.operator_id for n in v.nodes)), None)

@@ -15,7 +15,7 @@ from millstream.operators.diagnostics.io_metrics import SubtaskTraffic
 from millstream.operators.runtime.messages import Address, JobPlan, SlotLocation
 from millstream.operators.runtime.vertex import Vertex
 
-# A job that has failed this often in a row in the same way is unlikely to recover by restarting.
+# After this many equal failures in a row, restarts are unlikely to help.
 STUCK_AFTER_FAILURES = 3
 
 
@@ -37,7 +37,7 @@ class FailureView:
         operator: the id of the failed operator, if known.
         restarts_at: when the job restarts; None if it does not.
         number: the number of the failure, from 1.
-        is_kept: whether a failure report allows the operator to be replayed.
+        can_replay: whether a failure report allows the operator to be replayed.
         note: what the failure report lacks.
     """
 
@@ -46,7 +46,7 @@ class FailureView:
     operator: str | None
     restarts_at: float | None
     number: int = 1
-    is_kept: bool = False
+    can_replay: bool = False
     note: str = ""
 
 
@@ -141,7 +141,7 @@ class JobView:
         epoch, epoch_since: the last finished epoch, and since when the next one runs, if it does.
         restarts: the number of restarts after failures.
         failures: the last failures, oldest first.
-        alike: the number of equal failures in a row without a finished epoch.
+        repeated_failures: the number of equal failures in a row without a finished epoch.
         bounds: the bounds of each vertex's parallelism for adaptive jobs; else None.
     """
 
@@ -157,13 +157,13 @@ class JobView:
     progress: JobProgress = field(default_factory=JobProgress)
     checkpoints: CheckpointsView = field(default_factory=CheckpointsView)
     failures: tuple[FailureView, ...] = ()
-    alike: int = 0
+    repeated_failures: int = 0
     bounds: Mapping[int, Bounds] | None = None
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it restarts again and again without progress."""
-        return self.alike >= STUCK_AFTER_FAILURES
+        """Whether it keeps restarting without progress."""
+        return self.repeated_failures >= STUCK_AFTER_FAILURES
 
     @property
     def job_id(self) -> str:

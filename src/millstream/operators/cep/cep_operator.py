@@ -85,28 +85,28 @@ class PatternOperator(FunctionsOperator):
         self._arrived: list[Waiting] = []
         # Buffered events, and the events of this epoch.
         self._queue = WaitingEvents()
-        self._came: list[Waiting] = []
+        self._epoch_events: list[Waiting] = []
         # The keys with events in state.
         self._written: set[Any] = set()
         # The timers of rows of runs; with a comparator in processing time, also those of keys' events.
         self._alarms = Alarms()
-        self._ripe = Alarms()
+        self._event_alarms = Alarms()
         setup.state.when_loaded(self._load)
 
     def _load(self) -> None:
         """Rebuild the in-memory structures after the state was loaded."""
         self._arrived.clear()
-        self._came.clear()
+        self._epoch_events.clear()
         self._queue.clear()
         self._alarms.clear()
-        self._ripe.clear()
+        self._event_alarms.clear()
         self._written = {key for key, _ in self._events.rows()}
         buffered = [(stamp, key, event) for key, events in self._events.rows() for stamp, event in events]
         buffered.sort(key=by_time)
         self._queue.add(buffered)
         if self.processing_time:
             for stamp, key, _ in buffered:
-                self._ripe.set(stamp + 1, key)
+                self._event_alarms.set(stamp + 1, key)
         for row, runs in self._runs.rows():
             set_alarm(self._alarms, row, runs, self.processing_time)
 
@@ -116,11 +116,11 @@ class PatternOperator(FunctionsOperator):
         append, written = self._events.append, self._written.add
         # Events up to the watermark are processed. In processing time, processed events are already removed.
         reached = MIN_WATERMARK if self.processing_time else self.watermark
-        for stamp, key, event in self._came:
+        for stamp, key, event in self._epoch_events:
             if stamp > reached:
                 append(key, (stamp, event))
                 written(key)
-        self._came.clear()
+        self._epoch_events.clear()
 
     # --- events
 
@@ -164,7 +164,7 @@ class PatternOperator(FunctionsOperator):
         now = self.setup.clock()
         if self.comparator is not None:
             self._arrived.append((now, key, value))
-            self._ripe.set(now + 1, key)
+            self._event_alarms.set(now + 1, key)
             return
         self._take_now(key, value, now)
 
@@ -184,14 +184,14 @@ class PatternOperator(FunctionsOperator):
         self._fire(MAX_WATERMARK)
         self.watermark = MIN_WATERMARK
         # All of it was processed.
-        self._came.clear()
+        self._epoch_events.clear()
 
     @property
     def follows_clock(self) -> bool:
         return self.processing_time
 
     def next_wake(self) -> int | None:
-        times = [t for t in (self._alarms.next_time(), self._ripe.next_time()) if t is not None]
+        times = [t for t in (self._alarms.next_time(), self._event_alarms.next_time()) if t is not None]
         return min(times, default=None) if self.processing_time else None
 
     def on_processing_time(self) -> None:
@@ -204,22 +204,22 @@ class PatternOperator(FunctionsOperator):
         events: dict[UserKey, list[tuple[int, Value]]] = {}
         due = self._queue.take(watermark)
         for stamp, key, event in due:
-            mine = events.get(key)
-            if mine is None:
+            key_events = events.get(key)
+            if key_events is None:
                 events[key] = [(stamp, event)]
             else:
-                mine.append((stamp, event))
+                key_events.append((stamp, event))
         if due:
             self._remove_written(events, watermark)
         self._fire_keys(events, list(self._alarms.take(watermark)), watermark)
 
     def _fire_by_clock(self, now: int) -> None:
-        rows, ripe = list(self._alarms.take(now)), dict.fromkeys(self._ripe.take(now))
-        if not rows and not ripe:
+        rows, due_keys = list(self._alarms.take(now)), dict.fromkeys(self._event_alarms.take(now))
+        if not rows and not due_keys:
             return
         self._sort_arrived()
         # A key with any due timer processes all its events.
-        events: dict[UserKey, list[tuple[int, Value]]] = {key: [] for key in (*ripe, *map(self._key_of, rows))}
+        events: dict[UserKey, list[tuple[int, Value]]] = {key: [] for key in (*due_keys, *map(self._key_of, rows))}
         others: list[Waiting] = []
         for entry in self._queue.take(MAX_WATERMARK):
             if entry[1] in events:
@@ -227,17 +227,17 @@ class PatternOperator(FunctionsOperator):
             else:
                 others.append(entry)
         self._queue.add(others)
-        self._came = [e for e in self._came if e[1] not in events]
+        self._epoch_events = [e for e in self._epoch_events if e[1] not in events]
         self._remove_written(events, MAX_WATERMARK)
         self._fire_keys(events, rows, now)
 
     def _sort_arrived(self) -> None:
         arrived = self._arrived
         if arrived:
-            came = sorted(arrived, key=by_time)
+            sorted_events = sorted(arrived, key=by_time)
             arrived.clear()
-            self._came += came
-            self._queue.add(came)
+            self._epoch_events += sorted_events
+            self._queue.add(sorted_events)
 
     def _remove_written(self, keys: Iterable[Value], until: int) -> None:
         """Remove the processed events of keys, up to a time, from the state."""

@@ -71,7 +71,7 @@ class DynamicCepOperator(PatternOperator):
         for pattern_id in list(self._matchings):
             self._drop(pattern_id)
         for processor in self._patterns.values():
-            self._adopt(processor)
+            self._add_matching(processor)
 
     # --- patterns
 
@@ -85,23 +85,23 @@ class DynamicCepOperator(PatternOperator):
         """Add, replace or remove a pattern."""
         if isinstance(change, Removed):
             if change.id in self._matchings:
-                self._forget(change.id)
+                self._remove_matching(change.id)
                 self._patterns.remove(change.id)
         elif isinstance(change, PatternProcessor):
             before = self._patterns.get(change.id)
             if before is not None and before.version >= change.version:
                 return
             if before is not None:
-                self._forget(change.id)
+                self._remove_matching(change.id)
             self._patterns.put(change.id, change)
-            self._adopt(change)
+            self._add_matching(change)
         else:
             raise InvalidProgramError(
-                "The second stream of CEP.dynamic_patterns(...) carries PatternProcessor(...) and Removed(id), and "
-                f"this is {shorten(change)}."
+                "The second stream of CEP.dynamic_patterns(...) must contain PatternProcessor(...) and Removed(id), "
+                f"not {shorten(change)}."
             )
 
-    def _forget(self, pattern_id: Any) -> None:
+    def _remove_matching(self, pattern_id: Any) -> None:
         self._drop(pattern_id)
         for row in [row for row, _ in self._runs.rows() if row[1] == pattern_id]:
             self._runs.remove(row)
@@ -111,7 +111,7 @@ class DynamicCepOperator(PatternOperator):
         if self._is_open:
             self._close(matching)
 
-    def _adopt(self, processor: PatternProcessor) -> None:
+    def _add_matching(self, processor: PatternProcessor) -> None:
         matching = self._matchings[processor.id] = Matching(
             processor.pattern,
             processor.handler(),

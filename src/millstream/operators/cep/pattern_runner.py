@@ -9,7 +9,7 @@ from typing import Any
 from millstream.cep.automaton import Automaton, Match, Runs, match_of
 from millstream.cep.compiler import compile_pattern
 from millstream.cep.functions import Handler
-from millstream.cep.matcher import Alarms, Comparator, Found, Matcher
+from millstream.cep.matcher import Alarms, Comparator, Matcher, MatchResult
 from millstream.cep.pattern import Pattern
 from millstream.common.aliases import Key, Value
 from millstream.common.errors import InvalidProgramError
@@ -37,8 +37,7 @@ class PatternRuntimeContext(RuntimeContext):
 
     def _state(self, descriptor: StateDescriptor) -> Any:
         raise InvalidProgramError(
-            "State is not supported. Functions and conditions of a pattern have none: what was taken before is in the "
-            "match, or in ctx.get_events_for_pattern(name)."
+            "State is not supported. Use the match, or in conditions ctx.get_events_for_pattern(name)."
         )
 
 
@@ -161,7 +160,7 @@ class Matching:
         except Exception as e:
             self._explain(e, key)
             raise
-        if not runs.at_rest:
+        if not runs.is_idle:
             self._store(row, runs, alarm)
         elif is_stored:
             self._runs.remove(row)
@@ -175,7 +174,7 @@ class Matching:
 
     # --- results
 
-    def _emit(self, key: Key, matches: list[Found]) -> None:
+    def _emit(self, key: Key, matches: list[MatchResult]) -> None:
         """Call the user's functions with matches, and emit the results."""
         time, handler = self._time, self.handler
         results: list[Value] = []
@@ -206,7 +205,7 @@ class Matching:
         self.setup.emit(results, None if self.processing_time else timestamp)
 
     def _explain(self, error: Exception, key: Key) -> None:
-        failed = self._automaton.asked(error)
+        failed = self._automaton.failed_condition(error)
         about = f"key {shorten(thaw(key))}"
         if failed is not None:
             pattern, event = failed

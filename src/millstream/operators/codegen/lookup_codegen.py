@@ -33,7 +33,7 @@ def look_up(
         process: writes lines that process a value from the base.
     """
     missing, k = w.bind(MISSING, "missing"), key.name
-    again = f"{target} = {overlay}[{k}] if {k} in {overlay} else {base_get}({k}, {missing})"
+    retry = f"{target} = {overlay}[{k}] if {k} in {overlay} else {base_get}({k}, {missing})"
     with w.block("try:"):
         w.line(f"{target} = {overlay}[{k}]")
     with w.block("except KeyError:"):
@@ -42,13 +42,13 @@ def look_up(
             # A key that contains NaN never equals itself.
             with w.block(f"if {k}.__class__ not in {w.bind(PLAIN_KEYS, 'plain')}:"):
                 w.line(f"{k} = {w.bind(hashable, 'hashable')}({k})", operator, value)
-                w.line(again)
+                w.line(retry)
         process()
     if not key.hashable:
         # An unhashable key, such as a list.
         with w.block("except TypeError:"):
             w.line(f"{k} = {w.bind(freeze, 'freeze')}({k})", operator, value)
-            w.line(again)
+            w.line(retry)
             process()
 
 

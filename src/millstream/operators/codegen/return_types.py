@@ -207,8 +207,8 @@ def _comprehension(steps: list[dis.Instruction]) -> CodeType | None:
     """Return the code of the list comprehension that a function returns, as Python 3.11 compiles it."""
     codes = [i.argval for i in steps if i.opname == "LOAD_CONST" and isinstance(i.argval, CodeType)]
     ends = [i.opname for i in steps[-4:]]
-    once = sum(i.opname == "RETURN_VALUE" for i in steps) == 1 and not any(i.is_jump_target for i in steps)
-    if len(codes) != 1 or codes[0].co_name != "<listcomp>" or not once:
+    returns_once = sum(i.opname == "RETURN_VALUE" for i in steps) == 1 and not any(i.is_jump_target for i in steps)
+    if len(codes) != 1 or codes[0].co_name != "<listcomp>" or not returns_once:
         return None
     return codes[0] if ends == ["GET_ITER", "PRECALL", "CALL", "RETURN_VALUE"] else None
 
@@ -228,8 +228,8 @@ def _tuple_before(steps: list[dis.Instruction], index: int) -> InferredType:
     start = index - 1 - (build.arg or 0)
     members = steps[max(start, 0) : index - 1]
     # No jump leads into these steps.
-    straight = start >= 0 and not any(i.is_jump_target for i in steps[start + 1 : index + 1])
-    if not straight or any(i.opname not in ("LOAD_FAST", "LOAD_CONST") for i in members):
+    is_straight_line = start >= 0 and not any(i.is_jump_target for i in steps[start + 1 : index + 1])
+    if not is_straight_line or any(i.opname not in ("LOAD_FAST", "LOAD_CONST") for i in members):
         return ANYTHING
     return Fixed(tuple(inferred_type_of(i.argval) if i.opname == "LOAD_CONST" else ANYTHING for i in members))
 

@@ -113,8 +113,8 @@ def _int_headroom(state: InferredType, declared: InferredType, result: InferredT
     high = high if state.high is None else min(state.high, high)
     if low > high:
         return None
-    ways = [(declared.high - high, result.max_step), (low - declared.low, -result.min_step)]
-    records = [distance // step for distance, step in ways if step > 0]
+    directions = [(declared.high - high, result.max_step), (low - declared.low, -result.min_step)]
+    records = [distance // step for distance, step in directions if step > 0]
     if 0 in records:
         return None
     return Headroom(Whole(low, high, state.null), -(-FULL_HEADROOM // min(records)) if records else 0)

@@ -75,9 +75,9 @@ def capture(
     """
     max_bytes = context.max_bytes
     if max_bytes <= 0:
-        return Capture(None, "nothing is kept of failures (millstream.failures.keep-bytes is 0)")
+        return Capture(None, "failures are not captured (millstream.failures.keep-bytes is 0)")
     if isinstance(operator, SourceOperator):
-        return Capture(None, "it happened in a source, before there was a record")
+        return Capture(None, "it happened in a source, before a record existed")
     if isinstance(operator, SinkOperator):
         return Capture(None, "it happened in a sink, and a replay would write to its destination")
     firing = operator.firing
@@ -144,8 +144,8 @@ def _capture_state(captured: CapturedInput, name: str, dump_state: Callable[[], 
 def _reason(part: str, error: Exception, max_bytes: int) -> str:
     if isinstance(error, TooLargeError):
         size = f"{max_bytes:,} bytes of millstream.failures.keep-bytes"
-        return f"{part} is not kept: pickled it takes more than the {size}"
+        return f"{part} was not captured: pickled it exceeds the {size}"
     text = (
         str(error) if isinstance(error, MillstreamError) else f"it cannot be pickled ({type(error).__name__}: {error})"
     )
-    return f"{part} is not kept: {text}"
+    return f"{part} was not captured: {text}"

@@ -39,11 +39,11 @@ class Failure:
     # Whether state could not be read.
     damaged: bool = False
     # Whether it would happen again after a restart.
-    incurable: bool = False
+    unrecoverable: bool = False
     # The program line that created the operator.
     made_at: str | None = None
     # The input to replay the operator with, see `failure_capture`, and a note on missing parts.
-    kept: Json | None = None
+    replay_input: Json | None = None
     note: str = ""
 
     def describe(self) -> str:

@@ -85,10 +85,10 @@ def _of(line: LogLine) -> str:
     return f"{job}{line.operator}" + ("" if line.subtask is None else f", subtask {line.subtask}")
 
 
-def name_speakers() -> None:
+def name_operators_in_logs() -> None:
     """Add the operator to log records of user functions in this process, in which a job runs without workers."""
     before = logging.getLogRecordFactory()
-    if getattr(before, "names_speakers", False):
+    if getattr(before, "names_operators", False):
         return
 
     def record(*args: Any, **kwargs: Any) -> logging.LogRecord:
@@ -103,5 +103,5 @@ def name_speakers() -> None:
             vars(created)[USER_LOG] = {"operator": operator, "subtask": subtask, "job": job, "message": text}
         return created
 
-    record.names_speakers = True  # type: ignore[attr-defined]
+    record.names_operators = True  # type: ignore[attr-defined]
     logging.setLogRecordFactory(record)

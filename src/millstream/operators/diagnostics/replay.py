@@ -22,7 +22,7 @@ from millstream.operators.runtime.chain import ChainCompiler, ChainNode
 from millstream.operators.watermarks import WatermarkEmitter
 from millstream.state.keyed import KeyedState
 
-_FILE = "kept"
+_FILE = "captured"
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Emitted:
 
 
 @dataclass(frozen=True)
-class Given:
+class FailedInput:
     """The input on which the operator failed: a record or a timer."""
 
     is_record: bool
@@ -74,7 +74,7 @@ class _OneFile:
     def write(self, name: str, parts: Iterable[bytes]) -> int:
         raise DamagedStateError("A replay writes no state.")
 
-    def forget(self, names: list[str]) -> None: ...
+    def drop_local_copies(self, names: list[str]) -> None: ...
 
     def scratch(self, name: str) -> str:
         raise DamagedStateError("A replay has no directory.")
@@ -142,13 +142,13 @@ class Replay:
         return "before" in self._captured
 
     @property
-    def given(self) -> Given:
+    def failed_input(self) -> FailedInput:
         """The input of the operator."""
         if "record" in self._captured:
             _, value, timestamp, key, _ = self._input
-            return Given(True, value, timestamp, key)
+            return FailedInput(True, value, timestamp, key)
         when, key, value = self._input[1]
-        return Given(False, value, when if isinstance(when, int) else None, key)
+        return FailedInput(False, value, when if isinstance(when, int) else None, key)
 
     def open(self) -> None:
         """Open the functions, and process the key's earlier input of the epoch."""

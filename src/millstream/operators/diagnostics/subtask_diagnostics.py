@@ -117,7 +117,7 @@ class InputMark:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What waits for event time: windows or timers.
+    """Windows or timers that wait for event time.
 
     Attributes:
         earliest: the earliest event time among them.

@@ -8,7 +8,7 @@ from types import FrameType
 from typing import TypeVar
 
 from millstream.common.aliases import Value
-from millstream.common.errors import DamagedStateError, IncurableError, InvalidProgramError
+from millstream.common.errors import DamagedStateError, InvalidProgramError, UnrecoverableError
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.operators.codegen.code_writer import site_of
 from millstream.operators.diagnostics.epoch_input_log import EpochInputLog
@@ -90,7 +90,7 @@ class Guard:
                 self.epoch,
                 located.shown_record,
                 isinstance(error, DamagedStateError),
-                isinstance(error, (IncurableError, InvalidProgramError)),
+                isinstance(error, (UnrecoverableError, InvalidProgramError)),
                 failed.made_at,
                 captured.captured,
                 captured.note,

@@ -105,7 +105,7 @@ class RuntimeContext:
     def _state(self, descriptor: StateDescriptor) -> Any:
         if self._keyed_state is None:
             raise InvalidProgramError(
-                f"Operator '{self._task_name}' asked for keyed state {descriptor.name!r} but its input is not keyed: "
+                f"Operator '{self._task_name}' uses keyed state {descriptor.name!r} but its input is not keyed: "
                 "call key_by(...) before it."
             )
         return self._keyed_state.handle(descriptor)

@@ -155,7 +155,10 @@ class FunctionSnapshotContext:
 
 
 def each_keyed_state(
-    state: KeyedState, descriptor: StateDescriptor, function: Callable[[Any, Any], None], thaw: Callable[[Value], Value]
+    state: KeyedState,
+    descriptor: StateDescriptor,
+    function: Callable[[Any, Any], None],
+    thaw: Callable[[Value], Value],
 ) -> None:
     """Call a function with every key that has a state, and the state."""
     handle = state.handle(descriptor)

@@ -52,7 +52,7 @@ class Pieces:
 
     @classmethod
     def of(cls, inferred_type: InferredType, timestamp: int | None) -> Pieces | None:
-        """Return how records of an inferred type are split, None if they are no such tuples."""
+        """Return how records of an inferred type are split, None if they are not tuples of known members."""
         if (
             not isinstance(inferred_type, Fixed)
             or inferred_type.null
@@ -96,10 +96,10 @@ class Layout:
     def _stride(self) -> int:
         """The number of list items per record."""
         value = 1 if self.pieces is None else len(self.pieces.sent)
-        return self.has_key + value + self._stamp_travels
+        return self.has_key + value + self._sends_timestamp
 
     @property
-    def _stamp_travels(self) -> bool:
+    def _sends_timestamp(self) -> bool:
         """Whether the timestamp is a separate item."""
         return self.has_timestamp and (self.pieces is None or self.pieces.timestamp is None)
 
@@ -114,7 +114,7 @@ class Layout:
             if self.has_key:
                 items.append(key)
             items += [value] if self.pieces is None else [value[i] for i in self.pieces.sent]
-            if self._stamp_travels:
+            if self._sends_timestamp:
                 items.append(timestamp)
         return Block(self, items, [])
 
@@ -139,7 +139,7 @@ class Layout:
             w.line(f"{append}({key})")
         for text in [value.name] if self.pieces is None else self._texts(w, value.name, self.pieces):
             w.line(f"{append}({text})")
-        if self._stamp_travels:
+        if self._sends_timestamp:
             w.line(f"{append}({value.timestamp})")
 
     def _texts(self, w: CodeWriter, name: str, pieces: Pieces) -> list[str]:
@@ -153,7 +153,7 @@ class Layout:
         Lines written inside the `with` are the loop's body; yields the record and, if it was sent, its key.
         """
         values = ["x"] if self.pieces is None else [f"x{i}" for i in self.pieces.sent]
-        names = ["k"] * self.has_key + values + ["t"] * self._stamp_travels
+        names = ["k"] * self.has_key + values + ["t"] * self._sends_timestamp
         head = f"for {names[0]} in batch:"
         if len(names) > 1:
             w.line("it = iter(batch)")
@@ -168,7 +168,7 @@ class Layout:
             return Var("x", stamp, detached=True)
         members = [f"x{i}" if c is None else f"({c})" for i, c in enumerate(self.pieces.constants)]
         w.tuple_of("x", tuple(members))
-        if not self._stamp_travels and self.pieces.timestamp is not None and self.has_timestamp:
+        if not self._sends_timestamp and self.pieces.timestamp is not None and self.has_timestamp:
             stamp = members[self.pieces.timestamp]
         return Var("x", stamp, detached=True)
 

@@ -86,17 +86,17 @@ class ChainCompiler:
         self._writers = writers
         self._inlining = inlining
         self._pending: list[tuple[_Later, ChainNode]] = []
-        self._surveys = False
+        self._infers_types = False
         for node in nodes:
             node.operator.declared_type = node.type_info
 
-    def survey(self, in_edges: Sequence[Edge]) -> None:
+    def infer_types(self, in_edges: Sequence[Edge]) -> None:
         """Report all record types that the functions will send to the record writers, which then choose their layouts.
 
         Args:
             in_edges: the input edges; none for a source.
         """
-        self._surveys = True
+        self._infers_types = True
         if not in_edges:
             self._source_code()
         for edge in in_edges:
@@ -107,7 +107,7 @@ class ChainCompiler:
                 self._rest_code(node)
         while self._pending:
             self._rest_code(self._pending.pop()[1])
-        self._surveys = False
+        self._infers_types = False
         for writer in self._writers.values():
             writer.choose_layout()
 
@@ -125,8 +125,10 @@ class ChainCompiler:
             return loop
         w = CodeWriter(head.name)
         columns, node = Columns(w, numbers), head
-        while (behind := self._behind(node, columns.value)) is not None and behind.operator.column_code(columns):
-            node = behind
+        while (following := self._next_in_chain(node, columns.value)) is not None and following.operator.column_code(
+            columns
+        ):
+            node = following
         if node is head:
             return loop
         line, value = columns.head()
@@ -135,14 +137,14 @@ class ChainCompiler:
         self._compile_pending()
         return vectorized_in_bounds(w.build("batch"), loop, numbers)
 
-    def _behind(self, node: ChainNode, value: Var) -> ChainNode | None:
+    def _next_in_chain(self, node: ChainNode, value: Var) -> ChainNode | None:
         """Return the one node that receives all output of another unchanged, or None."""
         if len(node.outputs) != 1 or node.outputs[0].node is None or node.outputs[0].tag is not None:
             return None
-        behind = self._nodes[node.outputs[0].node]
+        following = self._nodes[node.outputs[0].node]
         expected = node.type_info.inferred_type() if node.type_info is not None else ANYTHING
-        fits = not is_encoded(node, [behind]) or (expected is not None and within(value.inferred_type, expected))
-        return behind if fits else None
+        fits = not is_encoded(node, [following]) or (expected is not None and within(value.inferred_type, expected))
+        return following if fits else None
 
     def _source_code(self) -> CodeWriter:
         w = CodeWriter(self._nodes[0].name, inlining=self._inlining)
@@ -236,21 +238,21 @@ class ChainCompiler:
         outputs.sort(key=lambda o: o.node is not None)
         for i, output in enumerate(outputs):
             last = i == len(outputs) - 1
-            mine = value if last else value.shared()
+            own_value = value if last else value.shared()
             if output.node is not None:
-                behind = self._nodes[output.node]
-                if node.operator.emits_state and not _only_looks(behind.operator):
-                    mine = detached(w, mine.shared())
+                following = self._nodes[output.node]
+                if node.operator.emits_state and not _is_read_only(following.operator):
+                    own_value = detached(w, own_value.shared())
                 elif not last:
-                    mine = detached(w, mine)
-                self._node(w, behind, 0, mine, None)
-            elif self._surveys:
-                self._writers[output.edge].learn(w, mine)
+                    own_value = detached(w, own_value)
+                self._node(w, following, 0, own_value, None)
+            elif self._infers_types:
+                self._writers[output.edge].learn(w, own_value)
             else:
-                self._writers[output.edge].code(w, mine, node.operator)
+                self._writers[output.edge].code(w, own_value, node.operator)
 
 
-def is_encoded(node: ChainNode, behind: list[ChainNode | None]) -> bool:
+def is_encoded(node: ChainNode, following: list[ChainNode | None]) -> bool:
     """Return whether the output of a node is encoded: only then it must conform to its type.
 
     As in PyFlink: output of sources, output to other vertices, sinks, state or several consumers, and records that are
@@ -258,7 +260,7 @@ def is_encoded(node: ChainNode, behind: list[ChainNode | None]) -> bool:
     """
     if len(node.outputs) != 1 or node.operator.inputs == 0 or node.operator.emits_state:
         return True
-    return any(n is None or n.operator.encodes_input for n in behind)
+    return any(n is None or n.operator.encodes_input for n in following)
 
 
 def _key(w: CodeWriter, edge: Edge, operator: Operator, block_key: Key | None, value: Var) -> Key | None:
@@ -275,6 +277,6 @@ def _key(w: CodeWriter, edge: Edge, operator: Operator, block_key: Key | None, v
     return key
 
 
-def _only_looks(operator: Operator) -> bool:
+def _is_read_only(operator: Operator) -> bool:
     """Return whether an operator neither modifies its records nor passes them to one that could."""
     return isinstance(operator, InvokeOperator) and keeps_nothing(operator.function.function)

@@ -64,8 +64,8 @@ class ChannelInput(SubtaskInput):
 
     def _waits_for_broadcast(self) -> bool:
         """Return whether, in BATCH, broadcast input must end first; keyed input is buffered anyway."""
-        is_beside_others = self._chain.settings.batch and 0 < len(self._broadcast) < len(self._channels)
-        return is_beside_others and self._batch is None and not all(c.ended for c in self._broadcast)
+        waits_for_broadcast = self._chain.settings.batch and 0 < len(self._broadcast) < len(self._channels)
+        return waits_for_broadcast and self._batch is None and not all(c.ended for c in self._broadcast)
 
     def _process_channels(self, channels: ReadyChannels, until: float, only_broadcast: bool) -> Iterator[Outgoing]:
         if not only_broadcast:

@@ -85,7 +85,7 @@ class EventTime:
 
     def _become_idle(self) -> None:
         if not self.is_idle:
-            # Idle channels hold nothing back, in whatever order they became idle.
+            # Idle channels do not delay event time, regardless of the order in which they became idle.
             highest = max((c.watermark for c in self._channels), default=MIN_WATERMARK)
             if highest > self.watermark:
                 self.advance(highest)

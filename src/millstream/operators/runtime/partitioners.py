@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Append = Callable[[Any], None]
 
 # A sender caches the routes of this many keys, then clears the cache to bound its memory.
-MAX_REMEMBERED_KEYS = 1 << 20
+MAX_CACHED_KEYS = 1 << 20
 
 
 class Partitioner:
@@ -226,7 +226,7 @@ class _Routes:
         self._by_group = [appends[owner(g, parallelism, groups)] for g in range(groups)]
 
     def find(self, key: Key) -> Append:
-        if len(self.known) >= MAX_REMEMBERED_KEYS:
+        if len(self.known) >= MAX_CACHED_KEYS:
             self.known.clear()
         append = self.known[key] = self._by_group[key_group(key, self._groups)]
         return append
@@ -245,8 +245,8 @@ class KeyPartitioner(Partitioner):
     @property
     def select(self) -> Callable[[Value], Value]:
         """The function that returns the key of a record, coerced to its declared type."""
-        call, fit = self.selector.call, _fit_of(self.key_type)
-        return call if fit is None else lambda value: fit(call(value))
+        call, coerce = self.selector.call, _coercion_of(self.key_type)
+        return call if coerce is None else lambda value: coerce(call(value))
 
     @property
     def key_is_part(self) -> bool:
@@ -260,14 +260,14 @@ class KeyPartitioner(Partitioner):
     def key_code(self, w: CodeWriter, value: str, key: str, operator: object, inferred_type: InferredType) -> None:
         """Write how the key of a record is extracted."""
         w.line(f"{key} = {w.call(self.selector.call, value)}", operator, value)
-        fit = _fit_of(self.key_type)
-        if fit is not None and self.key_type is not None:
+        coerce = _coercion_of(self.key_type)
+        if coerce is not None and self.key_type is not None:
             expected = self.key_type.inferred_type()
             if expected is not None and within(result_of(self.selector.call, [inferred_type]), expected):
                 return
             test = test_of(w, key, expected) if expected is not None else ""
-            fitted = f"{w.bind(fit, 'fit')}({key})"
-            w.line(f"{key} = {key} if {test} else {fitted}" if test else f"{key} = {fitted}", operator, value)
+            coerced = f"{w.bind(coerce, 'fit')}({key})"
+            w.line(f"{key} = {key} if {test} else {coerced}" if test else f"{key} = {coerced}", operator, value)
 
     def code(
         self,
@@ -296,19 +296,19 @@ class KeyPartitioner(Partitioner):
         return out, key
 
 
-def _fit_of(key_type: TypeInformation | None) -> Converter | None:
+def _coercion_of(key_type: TypeInformation | None) -> Converter | None:
     """Return the coercion of a key to its declared type, None if any value conforms."""
     convert = None if key_type is None else key_type.converter()
     if convert is None:
         return None
 
-    def fit(key: Key) -> Any:
+    def coerce(key: Key) -> Any:
         try:
             return convert(key)
         except TypeMismatchError as e:
             raise TypeMismatchError(f"The key: {e}") from None
 
-    return fit
+    return coerce
 
 
 class CustomPartitioner(Partitioner):

@@ -31,7 +31,7 @@ _MAX_BLOCK_RECORDS = 1 << 11
 
 @fast_dataclass
 class Edge:
-    """An edge of the job graph; its layout says which parts of a record it transports.
+    """An edge of the job graph; its layout defines which parts of a record it transports.
 
     Attributes:
         type_info: the type that the records conform to, None if unknown.
@@ -136,8 +136,8 @@ class EdgeWriter:
         self.records_out += self._layout.count(bucket, 0, records) * len(targets)
         self.bytes_out += size * len(targets)
         if records >= self._block_records:
-            fitting = records * BLOCK_BYTES // size
-            self._block_records = min(max(fitting, 1), 8 * self._block_records, _MAX_BLOCK_RECORDS)
+            max_records = records * BLOCK_BYTES // size
+            self._block_records = min(max(max_records, 1), 8 * self._block_records, _MAX_BLOCK_RECORDS)
         # The generated loop references this very bucket, so it is cleared, not replaced.
         bucket.clear()
         for target in targets:
@@ -158,8 +158,8 @@ def _written(block: Block) -> Iterator[bytes]:
         _, value, _ = next(block.records())
         raise RecordTooLargeError(
             f"A record ({type(value).__name__}) takes {len(encoded) / 2**20:,.0f} MB, and {MAX_BLOCK_BYTES >> 20:,} "
-            "MB is the most that can be sent from one subtask to another: send where it is (a path, a key) in its "
-            "context, or use it in the chain that makes it."
+            "MB is the maximum between two subtasks: send a reference (a path, a key) instead, or use the record in "
+            "the chain that creates it."
         )
 
 

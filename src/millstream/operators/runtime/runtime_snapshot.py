@@ -159,7 +159,9 @@ def has_requests(data: bytes) -> bool:
 def decode(data: bytes) -> RuntimeSnapshot:
     """Decode a runtime snapshot; the classes of operator snapshots must be importable."""
     if data[0] != VERSION:
-        raise DamagedStateError(f"The runtime snapshot has format {data[0]}; this millstream reads format {VERSION}.")
+        raise DamagedStateError(
+            f"The runtime snapshot has format {data[0]}; this version of millstream reads format {VERSION}."
+        )
     record = pickle.loads(memoryview(data)[_HEAD.size + 4 * _HEAD.unpack_from(data)[2] :])
     watermark, idle, ended, rows, operators, watermarks, ended_edges, ranges, blocks, recovered = record
     return RuntimeSnapshot(

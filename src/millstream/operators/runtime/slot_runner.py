@@ -28,7 +28,7 @@ from millstream.state.spill_file import SpillFile
 # Target size of a message of blocks for one slot.
 MESSAGE_BYTES = 1 << 20
 
-# Minimum fraction of a slice for each subtask, however much the others have used: pending input behind an exchange is
+# Minimum fraction of a slice for each subtask, however much the others have used: pending input after an exchange is
 # expensive, because it becomes part of the runtime snapshot.
 _MIN_SHARE = 0.5
 
@@ -123,7 +123,7 @@ class SlotRunner:
         if sampler is not None:
             sampler.enter(None)
             samples = sampler.take()
-        mine = SlotReport(
+        own_report = SlotReport(
             level=task.level,
             slot=self._slot,
             subtasks=subtasks,
@@ -137,11 +137,11 @@ class SlotRunner:
             self.location = None
         if last:
             reports = [r for b in blocks.pop(ACK_EDGE, []) for r in pickle.loads(in_memory(b.body))]
-            yield self._slot, dump([*reports, mine])
+            yield self._slot, dump([*reports, own_report])
             return
         last_level = self._plan.levels - 1
         ack_slot = self._slot % self._plan.slots(last_level)
-        yield from outbox.add(AddressedBlock(last_level, ack_slot, ACK_EDGE, self._slot, 0, dump([mine])))
+        yield from outbox.add(AddressedBlock(last_level, ack_slot, ACK_EDGE, self._slot, 0, dump([own_report])))
         yield from outbox.drain()
 
     def too_large(self, message: bytes, max_bytes: int, epoch: int) -> SubtaskFailed:
@@ -156,7 +156,7 @@ class SlotRunner:
             f"{max_bytes >> 20:,} MB that Spark transfers: collect less per epoch, or write to files."
         )
         failure = Failure(
-            text, node.name, node.uid, node.id, report.subtask, vertex.parallelism, epoch, None, incurable=True
+            text, node.name, node.uid, node.id, report.subtask, vertex.parallelism, epoch, None, unrecoverable=True
         )
         return SubtaskFailed(failure)
 
@@ -231,7 +231,7 @@ class SlotRunner:
         self, level: int, messages: Iterable[bytes]
     ) -> tuple[dict[int, list[AddressedBlock]], list[AddressedBlock]]:
         """Separate the blocks for this level, by vertex, from those to forward."""
-        mine: dict[int, list[AddressedBlock]] = {}
+        own_blocks: dict[int, list[AddressedBlock]] = {}
         passing: list[AddressedBlock] = []
         size = 0
         self._spilled.clear()
@@ -244,10 +244,10 @@ class SlotRunner:
                 if block.level != level:
                     passing.append(block)
                 elif block.edge == ACK_EDGE:
-                    mine.setdefault(ACK_EDGE, []).append(block)
+                    own_blocks.setdefault(ACK_EDGE, []).append(block)
                 else:
-                    mine.setdefault(self._edges[block.edge].target, []).append(block)
-        return mine, passing
+                    own_blocks.setdefault(self._edges[block.edge].target, []).append(block)
+        return own_blocks, passing
 
 
 class OnDisk:

@@ -199,7 +199,7 @@ class SubtaskChain:
         compiler = ChainCompiler(self.nodes, self.writers, self.settings.inlining)
         for node in self.nodes:
             node.operator.prepare(self._setup(node, budget))
-        compiler.survey(self.vertex.in_edges)
+        compiler.infer_types(self.vertex.in_edges)
         for index, node in enumerate(self.nodes):
             if isinstance(node.operator, (AsyncOperator, WatermarkEmitter)):
                 node.operator.advance = partial(self.time.pass_on, index)

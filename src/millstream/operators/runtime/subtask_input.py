@@ -292,7 +292,7 @@ class SubtaskInput(ABC):
 
     @abstractmethod
     def _splits_with_input(self) -> Collection[Value]:
-        """Return the splits that have pending input; None stands for input without a split."""
+        """Return the splits that have pending input; None is input without a split."""
 
     def _advance_time(self) -> None:
         """Fire due timers; splits with pending input are not idle."""

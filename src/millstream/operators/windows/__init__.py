@@ -1,1 +1,1 @@
-"""Windows, taken apart: what a window is, which windows a record belongs to, when they fire, what is left out."""
+"""Windows: window classes, assigners, triggers, evictors and window operators."""

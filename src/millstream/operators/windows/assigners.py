@@ -35,15 +35,15 @@ Length = Time | Duration | int
 
 
 class WindowAssignerContext(ABC):
-    """What an assigner can ask."""
+    """The time and runtime context of an assigner."""
 
     @abstractmethod
     def get_current_processing_time(self) -> int:
-        """Return the time of the wall clock, in milliseconds."""
+        """Return the processing time in milliseconds."""
 
     @abstractmethod
     def get_runtime_context(self) -> Any:
-        """Return what the function may know of its job."""
+        """Return the runtime context of the operator."""
 
 
 # Inside WindowAssigner the plain name is its attribute.
@@ -51,7 +51,7 @@ _Context = WindowAssignerContext
 
 
 class WindowAssigner(ABC, Generic[T, W]):
-    """Gives a record its windows."""
+    """Assigns windows to records."""
 
     WindowAssignerContext = WindowAssignerContext
 
@@ -61,14 +61,14 @@ class WindowAssigner(ABC, Generic[T, W]):
 
     @abstractmethod
     def get_default_trigger(self, env: Any = None) -> Trigger[T, W]:
-        """Return what says when windows fire, where nothing else is set."""
+        """Return the trigger to use if the program sets none."""
 
     @abstractmethod
     def is_event_time(self) -> bool:
-        """Return whether windows follow event time."""
+        """Return whether windows are in event time."""
 
     def get_window_serializer(self) -> Any:
-        """Windows are pickled; Flink wants a serializer here and an assigner written for it has one."""
+        """Accepted for compatibility with Flink; windows are pickled."""
         return None
 
 
@@ -77,7 +77,7 @@ class MergeCallback(ABC, Generic[W]):
 
     @abstractmethod
     def merge(self, to_be_merged: Iterable[W], merge_result: W) -> None:
-        """Say that several windows become one."""
+        """Merge windows into one."""
 
 
 _Callback = MergeCallback
@@ -113,15 +113,15 @@ def _needs_timestamp(timestamp: int, assigner: object) -> None:
 
 
 class _TimeWindows(WindowAssigner[T, TimeWindow]):
-    """Windows that depend on a time alone."""
+    """Windows that depend only on a time."""
 
     @abstractmethod
     def _windows_at(self, element: T, time: int) -> list[TimeWindow]:
-        """Return the windows of a record at that time."""
+        """Return the windows of a record with that time."""
 
 
 class _ByEventTime(_TimeWindows[T]):
-    """The time is the records' own."""
+    """Uses the records' timestamps."""
 
     def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[TimeWindow]:
         _needs_timestamp(timestamp, self)
@@ -135,7 +135,7 @@ class _ByEventTime(_TimeWindows[T]):
 
 
 class _ByProcessingTime(_TimeWindows[T]):
-    """The time is the wall clock's."""
+    """Uses the processing time."""
 
     def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[TimeWindow]:
         return self._windows_at(element, context.get_current_processing_time())
@@ -165,20 +165,20 @@ class _Tumbling(_TimeWindows[T]):
 
 
 class TumblingEventTimeWindows(_Tumbling[T], _ByEventTime[T]):
-    """Windows of one length laid end to end, by the records' own time."""
+    """Adjacent windows of one size, in event time."""
 
     @staticmethod
     def of(size: Length, offset: Length | None = None) -> TumblingEventTimeWindows[Any]:
-        """Return windows of a size, one behind the other; moved by an offset if given."""
+        """Return windows of a size, aligned to multiples of it plus an offset."""
         return TumblingEventTimeWindows(to_millis(size), _offset(offset))
 
 
 class TumblingProcessingTimeWindows(_Tumbling[T], _ByProcessingTime[T]):
-    """Windows of one length laid end to end, by the wall clock."""
+    """Adjacent windows of one size, in processing time."""
 
     @staticmethod
     def of(size: Length, offset: Length | None = None) -> TumblingProcessingTimeWindows[Any]:
-        """Return windows of a size, one behind the other; moved by an offset if given."""
+        """Return windows of a size, aligned to multiples of it plus an offset."""
         return TumblingProcessingTimeWindows(to_millis(size), _offset(offset))
 
 
@@ -201,33 +201,33 @@ class _Sliding(_TimeWindows[T]):
 
 
 class SlidingEventTimeWindows(_Sliding[T], _ByEventTime[T]):
-    """Windows of one length that start at every slide, by the records' own time."""
+    """Windows of one size that start at every slide, in event time."""
 
     @staticmethod
     def of(size: Length, slide: Length, offset: Length | None = None) -> SlidingEventTimeWindows[Any]:
-        """Return windows of a size, a new one after every slide; moved by an offset if given."""
+        """Return windows of a size that start at every slide, plus an offset."""
         return SlidingEventTimeWindows(to_millis(size), to_millis(slide), _offset(offset))
 
 
 class SlidingProcessingTimeWindows(_Sliding[T], _ByProcessingTime[T]):
-    """Windows of one length that start at every slide, by the wall clock."""
+    """Windows of one size that start at every slide, in processing time."""
 
     @staticmethod
     def of(size: Length, slide: Length, offset: Length | None = None) -> SlidingProcessingTimeWindows[Any]:
-        """Return windows of a size, a new one after every slide; moved by an offset if given."""
+        """Return windows of a size that start at every slide, plus an offset."""
         return SlidingProcessingTimeWindows(to_millis(size), to_millis(slide), _offset(offset))
 
 
 class SessionWindowTimeGapExtractor(ABC):
-    """Reads off a record how long the gap after it may be."""
+    """Extracts the session gap from a record."""
 
     @abstractmethod
     def extract(self, element: Value) -> int:
-        """Return the gap behind a record, in milliseconds."""
+        """Return the gap after a record in milliseconds."""
 
 
 class _Sessions(_TimeWindows[T], MergingWindowAssigner[T, TimeWindow]):
-    """Windows that grow while records come within a gap of each other."""
+    """Windows that grow while records arrive within a gap of each other."""
 
     def __init__(self, gap: int | Callable[[Any], int]) -> None:
         self.gap = _length(gap, f"The gap of {type(self).__name__}") if isinstance(gap, int) else gap
@@ -255,59 +255,59 @@ def _extractor(extractor: Any) -> Callable[[Any], int]:
 
 
 class EventTimeSessionWindows(_Sessions[T], _ByEventTime[T]):
-    """Sessions by the records' own time."""
+    """Sessions in event time."""
 
     def __init__(self, session_gap: int) -> None:
         super().__init__(session_gap)
 
     @staticmethod
     def with_gap(size: Length) -> EventTimeSessionWindows[Any]:
-        """Return sessions that end when nothing came for so long."""
+        """Return sessions that end after a gap without records."""
         return EventTimeSessionWindows(to_millis(size))
 
     @staticmethod
     def with_dynamic_gap(extractor: Any) -> EventTimeSessionWindows[Any]:
-        """Return sessions whose gap each record says."""
+        """Return sessions whose gap the extractor reads from each record."""
         return DynamicEventTimeSessionWindows(extractor)
 
 
 class ProcessingTimeSessionWindows(_Sessions[T], _ByProcessingTime[T]):
-    """Sessions by the wall clock."""
+    """Sessions in processing time."""
 
     def __init__(self, session_gap: int) -> None:
         super().__init__(session_gap)
 
     @staticmethod
     def with_gap(size: Length) -> ProcessingTimeSessionWindows[Any]:
-        """Return sessions that end when nothing came for so long."""
+        """Return sessions that end after a gap without records."""
         return ProcessingTimeSessionWindows(to_millis(size))
 
     @staticmethod
     def with_dynamic_gap(extractor: Any) -> ProcessingTimeSessionWindows[Any]:
-        """Return sessions whose gap each record says."""
+        """Return sessions whose gap the extractor reads from each record."""
         return DynamicProcessingTimeSessionWindows(extractor)
 
 
 class DynamicEventTimeSessionWindows(EventTimeSessionWindows[T]):
-    """Sessions by the records' own time, each record with a gap of its own."""
+    """Sessions in event time, with a gap per record."""
 
     def __init__(self, session_window_time_gap_extractor: Any) -> None:
         _Sessions.__init__(self, _extractor(session_window_time_gap_extractor))
 
 
 class DynamicProcessingTimeSessionWindows(ProcessingTimeSessionWindows[T]):
-    """Sessions by the wall clock, each record with a gap of its own."""
+    """Sessions in processing time, with a gap per record."""
 
     def __init__(self, session_window_time_gap_extractor: Any) -> None:
         _Sessions.__init__(self, _extractor(session_window_time_gap_extractor))
 
 
 class GlobalWindows(WindowAssigner[T, GlobalWindow]):
-    """One window for everything; it fires only by a trigger of the user's."""
+    """One window for all records; it fires only with a trigger that the program sets."""
 
     @staticmethod
     def create() -> GlobalWindows[Any]:
-        """Return the one window that never ends: give it a trigger."""
+        """Return the assigner; the window never ends, so set a trigger."""
         return GlobalWindows()
 
     def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[GlobalWindow]:
@@ -432,15 +432,15 @@ class MergingWindows(MergeCallback[Any]):
         self._merges = []
         self._assigner.merge_windows([*self.windows, window], self)
         result, merged = window, False
-        for members, cover in self._merges:
+        for members, merged_window in self._merges:
             if window in members:
                 members.remove(window)
-                result, merged = cover, True
-            stays = self.windows[members[0]]
-            absorbed = [self.windows.pop(m) for m in members]
-            self.windows[cover] = stays
-            if members != [cover]:
-                on_merge(cover, members, stays, absorbed[1:])
+                result, merged = merged_window, True
+            state_window = self.windows[members[0]]
+            others = [self.windows.pop(m) for m in members]
+            self.windows[merged_window] = state_window
+            if members != [merged_window]:
+                on_merge(merged_window, members, state_window, others[1:])
         if not merged:
             self.windows[window] = window
         return result

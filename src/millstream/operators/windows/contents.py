@@ -75,7 +75,7 @@ class Stamped(Listed):
 
 
 class Reduced(Contents):
-    """One value, into which records are reduced as they come."""
+    """One value, into which records are reduced as they arrive."""
 
     kind = kinds.REDUCING
 
@@ -102,7 +102,7 @@ class Reduced(Contents):
 
 
 class Aggregated(Contents):
-    """An accumulator, into which records are aggregated as they come."""
+    """An accumulator, into which records are aggregated as they arrive."""
 
     kind = kinds.AGGREGATING
 
@@ -160,15 +160,15 @@ class PassThrough:
 class Combining:
     """After an evictor: combines the remaining records, and then calls the function."""
 
-    def __init__(self, combine: Callable[[list[Any]], Any], then: WindowFunctionKind | PassThrough) -> None:
+    def __init__(self, combine: Callable[[list[Any]], Any], result: WindowFunctionKind | PassThrough) -> None:
         self._combine = combine
-        self._then = then
-        self.function = then.function
+        self._result = result
+        self.function = result.function
 
     def call(self, key: Key, context: Any, window: Window, contents: Value) -> Iterable[Value] | None:
         if not contents:
             return None
-        return self._then.call(key, context, window, self._combine(contents))
+        return self._result.call(key, context, window, self._combine(contents))
 
 
 Result = WindowFunctionKind | PassThrough | Combining

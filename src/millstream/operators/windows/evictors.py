@@ -1,4 +1,4 @@
-"""What is left out of a window when it fires: evictors."""
+"""Evictors, which remove records from a window when it fires."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TimestampedValue:
 
 
 class EvictorContext:
-    """What an evictor can ask."""
+    """The time and metrics of an evictor."""
 
     def __init__(self, watermark: int, processing_time: int, metrics: Any) -> None:
         self._watermark = watermark
@@ -44,15 +44,15 @@ class EvictorContext:
         self._metrics = metrics
 
     def get_current_watermark(self) -> int:
-        """Return how far event time has come, in milliseconds."""
+        """Return the watermark in milliseconds."""
         return self._watermark
 
     def get_current_processing_time(self) -> int:
-        """Return the time of the wall clock, in milliseconds."""
+        """Return the processing time in milliseconds."""
         return self._processing_time
 
     def get_metric_group(self) -> Any:
-        """Return where metrics are made."""
+        """Return the metric group of the operator."""
         return self._metrics
 
 
@@ -61,18 +61,18 @@ _Context = EvictorContext
 
 
 class Evictor(ABC):
-    """Removes records from a window that fires, before or after the window function sees it.
+    """Removes records from a window that fires, before or after its window function is called.
 
-    `elements` is a list of TimestampedValue; what an evictor removes from it is gone from the window.
+    `elements` is a list of TimestampedValue; the evictor removes records from it in place.
     """
 
     EvictorContext = EvictorContext
 
     def evict_before(self, elements: list[TimestampedValue], size: int, window: Window, ctx: _Context) -> None:
-        """Remove what the window function shall not see."""
+        """Remove records before the window function is called."""
 
     def evict_after(self, elements: list[TimestampedValue], size: int, window: Window, ctx: _Context) -> None:
-        """Remove what the next firing shall not see."""
+        """Remove records after the window function was called."""
 
 
 class _BeforeOrAfter(Evictor):
@@ -88,7 +88,7 @@ class _BeforeOrAfter(Evictor):
             self._evict(elements)
 
     def _evict(self, elements: list[TimestampedValue]) -> None:
-        raise NotImplementedError(f"{type(self).__name__} must say what it evicts")
+        raise NotImplementedError(f"{type(self).__name__} must define evict_before() or evict_after()")
 
 
 class CountEvictor(_BeforeOrAfter):
@@ -97,7 +97,7 @@ class CountEvictor(_BeforeOrAfter):
     def __init__(self, max_count: int, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after)
         if max_count < 0:
-            raise InvalidProgramError(f"CountEvictor cannot keep {max_count} records.")
+            raise InvalidProgramError(f"CountEvictor cannot retain {max_count} records.")
         self._max_count = max_count
 
     @staticmethod
@@ -110,7 +110,7 @@ class CountEvictor(_BeforeOrAfter):
 
 
 class TimeEvictor(_BeforeOrAfter):
-    """Keeps the records within so much time of the latest one."""
+    """Retains the records within a duration of the latest one."""
 
     def __init__(self, window_size: int, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after)
@@ -124,8 +124,8 @@ class TimeEvictor(_BeforeOrAfter):
     def _evict(self, elements: list[TimestampedValue]) -> None:
         if not elements or not elements[0].has_timestamp():
             return
-        cut = max(e.get_timestamp() for e in elements) - self._window_size
-        elements[:] = [e for e in elements if e.get_timestamp() > cut]
+        oldest = max(e.get_timestamp() for e in elements) - self._window_size
+        elements[:] = [e for e in elements if e.get_timestamp() > oldest]
 
 
 class DeltaEvictor(_BeforeOrAfter):
@@ -138,7 +138,7 @@ class DeltaEvictor(_BeforeOrAfter):
 
     @staticmethod
     def of(threshold: float, delta_function: Any, do_evict_after: bool = False) -> DeltaEvictor:
-        """Keep the records that are near the last one, by a function."""
+        """Retain the records whose `delta_function` with the last one is below the threshold."""
         return DeltaEvictor(threshold, delta_function, do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue]) -> None:

@@ -29,8 +29,8 @@ Pane = tuple[dict[Any, Any], Callable[..., Value]]
 _NOTHING: dict[Any, Any] = {}
 
 
-def fits(operator: WindowOperator) -> bool:
-    """Return whether an operator's windows can be kept in panes."""
+def can_use_panes(operator: WindowOperator) -> bool:
+    """Return whether an operator's windows can be stored as panes."""
     return (
         type(operator.assigner) in (TumblingEventTimeWindows, SlidingEventTimeWindows)
         and type(operator.trigger) is EventTimeTrigger
@@ -177,7 +177,7 @@ class PaneOperator(WindowOperator):
             results = self._call(key, window, contents)
             if results is not None:
                 self.setup.emit(results, stamp)
-            self._forget(key, window)
+            self._clear_function_state(key, window)
         self.firing = None
 
     def _results(self, window: TimeWindow, values: dict[Any, Any]) -> Iterator[Value]:

@@ -31,8 +31,8 @@ Session = list[Any]
 _sessions = SESSIONS.windows
 
 
-def fits(operator: WindowOperator) -> bool:
-    """Return whether an operator's sessions can be kept as one state value per key."""
+def can_use_sessions(operator: WindowOperator) -> bool:
+    """Return whether an operator's sessions can be stored as one state value per key."""
     return (
         type(operator.assigner) is EventTimeSessionWindows
         and isinstance(operator.assigner.gap, int)
@@ -59,7 +59,7 @@ class SessionOperator(PaneOperator):
 
     def _take_over(self) -> None:
         for key, window, contents in take_windows(self._state, self.contents.kind):
-            self._keep(key, [*_sessions(self._open.get(key)), [window.start, window.end, contents]])
+            self._write_sessions(key, [*_sessions(self._open.get(key)), [window.start, window.end, contents]])
 
     def _load(self) -> None:
         self._ends = []
@@ -128,14 +128,14 @@ class SessionOperator(PaneOperator):
             if end - 1 <= self.watermark:
                 self.late(value, timestamp)
                 return
-            self._keep(key, [*sessions, [start, end, self._first(value)]])
+            self._write_sessions(key, [*sessions, [start, end, self._first(value)]])
             heappush(self._ends, (end - 1, self._next(), key))
             return
         touching.sort(key=lambda s: s[0])
         joined = [min(start, touching[0][0]), max(end, *(s[1] for s in touching)), self._joined(touching, value)]
-        self._keep(key, [*_without(sessions, touching), joined])
+        self._write_sessions(key, [*_without(sessions, touching), joined])
 
-    def _keep(self, key: UserKey, sessions: list[Session]) -> None:
+    def _write_sessions(self, key: UserKey, sessions: list[Session]) -> None:
         if sessions:
             self._open.put(key, SESSIONS.of_windows(sessions))
         else:
@@ -175,10 +175,10 @@ class SessionOperator(PaneOperator):
         while ends and ends[0][0] <= watermark:
             last, number, key = heappop(ends)
             sessions = _sessions(self._open.get(key))
-            # Not all that the watermark has passed: sessions of other keys may come before.
+            # Not all sessions that the watermark has passed: those of other keys may precede them.
             over = [s for s in sessions if s[1] - 1 <= last]
             if over:
-                self._keep(key, _without(sessions, over))
+                self._write_sessions(key, _without(sessions, over))
                 for start, end, value in sorted(over, key=lambda s: s[0]):
                     self._emit(TimeWindow(start, end), {key: value})
             elif sessions:

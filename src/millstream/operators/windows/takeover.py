@@ -1,7 +1,7 @@
 """State of windows that was written by another kind of window operator: after a change of backend, trigger or lateness.
 
 The quick operators keep windows in tables of their own (`panes`, `sessions`); the general one keeps contents by (key,
-window), with timers. When state is taken over from another run, it is brought into the form its new operator has.
+window), with timers. State that was restored from another run is converted to the form of its new operator.
 """
 
 from __future__ import annotations

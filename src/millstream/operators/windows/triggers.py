@@ -1,4 +1,4 @@
-"""When a window fires: triggers."""
+"""Triggers, which decide when windows fire."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ W = TypeVar("W")
 
 
 class TriggerResult(Enum):
-    """What a trigger wants done with its window; the value is (fire, purge)."""
+    """The decision of a trigger; the value is (fire, purge)."""
 
     CONTINUE = (False, False)
     FIRE_AND_PURGE = (True, True)
@@ -29,7 +29,7 @@ class TriggerResult(Enum):
         return self.value[0]
 
     def is_purge(self) -> bool:
-        """Return whether the window is emptied."""
+        """Return whether the window's contents are cleared."""
         return self.value[1]
 
 
@@ -42,35 +42,35 @@ CONTINUE, FIRE, PURGE, FIRE_AND_PURGE = (
 
 
 class TriggerContext(ABC):
-    """What a trigger can ask and do; everything is of the current key and window."""
+    """Time, timers and state of a trigger, for the current key and window."""
 
     @abstractmethod
     def get_current_processing_time(self) -> int:
-        """Return the time of the wall clock, in milliseconds."""
+        """Return the processing time in milliseconds."""
 
     @abstractmethod
     def get_current_watermark(self) -> int:
-        """Return how far event time has come, in milliseconds."""
+        """Return the watermark in milliseconds."""
 
     @abstractmethod
     def get_metric_group(self) -> Any:
-        """Return where metrics are made."""
+        """Return the metric group of the operator."""
 
     @abstractmethod
     def register_processing_time_timer(self, time: int) -> None:
-        """Ask to be called at a time of the wall clock."""
+        """Register a processing-time timer."""
 
     @abstractmethod
     def register_event_time_timer(self, time: int) -> None:
-        """Ask to be called at an event time."""
+        """Register an event-time timer."""
 
     @abstractmethod
     def delete_processing_time_timer(self, time: int) -> None:
-        """Take that back."""
+        """Delete a processing-time timer."""
 
     @abstractmethod
     def delete_event_time_timer(self, time: int) -> None:
-        """Take that back."""
+        """Delete an event-time timer."""
 
     @abstractmethod
     def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
@@ -82,7 +82,7 @@ class OnMergeContext(TriggerContext):
 
     @abstractmethod
     def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
-        """Put the state of all merged windows together in the new one."""
+        """Merge the state of the merged windows into that of the new window."""
 
 
 # Inside Trigger the plain names are its attributes.
@@ -91,33 +91,33 @@ _MergeContext = OnMergeContext
 
 
 class Trigger(ABC, Generic[T, W]):
-    """Decides when a window fires. It has no memory of its own: what it must know it keeps in the context's state."""
+    """Decides when a window fires. Triggers are stateless objects: their state is in the context."""
 
     TriggerContext = TriggerContext
     OnMergeContext = OnMergeContext
 
     @abstractmethod
     def on_element(self, element: T, timestamp: int, window: W, ctx: _Context) -> TriggerResult:
-        """A record was added to the window."""
+        """Handle a record that was added to the window."""
 
     @abstractmethod
     def on_processing_time(self, time: int, window: W, ctx: _Context) -> TriggerResult:
-        """A processing-time timer is due."""
+        """Handle a due processing-time timer."""
 
     @abstractmethod
     def on_event_time(self, time: int, window: W, ctx: _Context) -> TriggerResult:
-        """An event-time timer is due."""
+        """Handle a due event-time timer."""
 
     def can_merge(self) -> bool:
         """Return whether the trigger supports merging windows."""
         return False
 
     def on_merge(self, window: W, ctx: _MergeContext) -> None:
-        """Windows have merged into this one."""
+        """Handle the merge of windows into this one."""
 
     @abstractmethod
     def clear(self, window: W, ctx: _Context) -> None:
-        """The window is gone: delete timers and state."""
+        """Delete the timers and state of a window that was removed."""
 
 
 class EventTimeTrigger(Trigger[T, TimeWindow]):
@@ -125,7 +125,7 @@ class EventTimeTrigger(Trigger[T, TimeWindow]):
 
     @staticmethod
     def create() -> EventTimeTrigger[Any]:
-        """Fire when event time has come to the window's end."""
+        """Fire when the watermark reaches the window's end."""
         return EventTimeTrigger()
 
     def on_element(self, element: T, timestamp: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
@@ -152,11 +152,11 @@ class EventTimeTrigger(Trigger[T, TimeWindow]):
 
 
 class ProcessingTimeTrigger(Trigger[T, TimeWindow]):
-    """Fires when the wall clock passes the end of the window."""
+    """Fires when the processing time passes the end of the window."""
 
     @staticmethod
     def create() -> ProcessingTimeTrigger[Any]:
-        """Fire when the wall clock has come to the window's end."""
+        """Fire when the processing time reaches the window's end."""
         return ProcessingTimeTrigger()
 
     def on_element(self, element: T, timestamp: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
@@ -192,7 +192,7 @@ def _min_time(a: int, b: int) -> int:
 
 
 class _ContinuousTrigger(Trigger[T, TimeWindow]):
-    """Fires at every interval of a time; the next firing is in state, so that merged windows have one."""
+    """Fires periodically; the time of the next firing is in state, so that merged windows share it."""
 
     def __init__(self, interval: int) -> None:
         self.interval = _interval(interval, type(self).__name__)
@@ -205,7 +205,7 @@ class _ContinuousTrigger(Trigger[T, TimeWindow]):
     def _delete(self, ctx: TriggerContext, time: int) -> None: ...
 
     def _begin(self, time: int, window: TimeWindow, ctx: TriggerContext) -> None:
-        """Have the window fire, unless its next time is known."""
+        """Schedule the first firing of a window, unless one is scheduled."""
         if ctx.get_partitioned_state(self._fire_time).get() is None:
             self.register_next_fire_timestamp(time - time % self.interval, window, ctx)
 
@@ -240,11 +240,11 @@ class _ContinuousTrigger(Trigger[T, TimeWindow]):
 
 
 class ContinuousEventTimeTrigger(_ContinuousTrigger[T]):
-    """Fires at every interval of event time, and at the end of the window."""
+    """Fires periodically in event time, and at the end of the window."""
 
     @staticmethod
     def of(interval: Time | Duration | int) -> ContinuousEventTimeTrigger[Any]:
-        """Fire again and again, so far apart in event time."""
+        """Fire at this interval of event time."""
         return ContinuousEventTimeTrigger(to_millis(interval))
 
     def on_element(self, element: T, timestamp: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
@@ -268,11 +268,11 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger[T]):
 
 
 class ContinuousProcessingTimeTrigger(_ContinuousTrigger[T]):
-    """Fires at every interval of the wall clock."""
+    """Fires periodically in processing time."""
 
     @staticmethod
     def of(interval: Time | Duration | int) -> ContinuousProcessingTimeTrigger[Any]:
-        """Fire again and again, so far apart by the wall clock."""
+        """Fire at this interval of processing time."""
         return ContinuousProcessingTimeTrigger(to_millis(interval))
 
     def on_element(self, element: T, timestamp: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
@@ -333,7 +333,7 @@ class CountTrigger(Trigger[T, Any]):
 
 
 class DeltaTrigger(Trigger[T, Any]):
-    """Fires when a record is further than a threshold from the one at the last firing."""
+    """Fires when the delta between a record and the one at the last firing exceeds a threshold."""
 
     def __init__(self, threshold: float, delta_function: Callable[[Any, Any], float]) -> None:
         self.threshold = threshold
@@ -342,7 +342,7 @@ class DeltaTrigger(Trigger[T, Any]):
 
     @staticmethod
     def of(threshold: float, delta_function: Any, type_info: Any = None) -> DeltaTrigger[Any]:
-        """Fire when a record is far enough from the one of the last time, by a function."""
+        """Fire when `delta_function` of the record at the last firing and a new one exceeds the threshold."""
         return DeltaTrigger(threshold, delta_function)
 
     def on_element(self, element: T, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:
@@ -386,11 +386,11 @@ class NeverTrigger(Trigger[T, Any]):
 
 
 class _Nested(Trigger[T, Any]):
-    """A trigger around another."""
+    """A trigger that wraps another one."""
 
     def __init__(self, nested_trigger: Trigger[T, Any]) -> None:
         if not isinstance(nested_trigger, Trigger):
-            raise InvalidProgramError(f"{type(self).__name__} goes around another trigger, not {nested_trigger!r}.")
+            raise InvalidProgramError(f"{type(self).__name__} wraps another trigger, not {nested_trigger!r}.")
         self.nested = nested_trigger
 
     @abstractmethod
@@ -416,11 +416,11 @@ class _Nested(Trigger[T, Any]):
 
 
 class PurgingTrigger(_Nested[T]):
-    """Empties the window whenever the other trigger fires."""
+    """Clears the window's contents whenever the nested trigger fires."""
 
     @staticmethod
     def of(nested_trigger: Trigger[Any, Any]) -> PurgingTrigger[Any]:
-        """Empty the window whenever another trigger fires."""
+        """Clear the window's contents whenever the nested trigger fires."""
         return PurgingTrigger(nested_trigger)
 
     def _change(self, result: TriggerResult, window: Window, ctx: TriggerContext) -> TriggerResult:
@@ -428,7 +428,7 @@ class PurgingTrigger(_Nested[T]):
 
 
 class NoRepeatedTrigger(_Nested[T]):
-    """Lets the other trigger fire only when a record has come since it last fired."""
+    """Suppresses firings of the nested trigger while no record has arrived since the last one."""
 
     def __init__(self, nested_trigger: Trigger[T, Any]) -> None:
         super().__init__(nested_trigger)
@@ -436,7 +436,7 @@ class NoRepeatedTrigger(_Nested[T]):
 
     @staticmethod
     def of(nested_trigger: Trigger[Any, Any]) -> NoRepeatedTrigger[Any]:
-        """Fire once, when another trigger does."""
+        """Fire with the nested trigger, but not again without a new record."""
         return NoRepeatedTrigger(nested_trigger)
 
     def on_element(self, element: T, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:

@@ -74,7 +74,7 @@ class WindowOperator(TimerOperator, FunctionsOperator):
     ) -> None:
         if isinstance(assigner, MergingWindowAssigner) and not trigger.can_merge():
             raise InvalidProgramError(
-                f"The trigger {type(trigger).__name__} cannot go with {assigner}, whose windows merge: "
+                f"The trigger {type(trigger).__name__} cannot be used with {assigner}, whose windows merge: "
                 "give it can_merge() and on_merge()."
             )
         self.assigner = assigner
@@ -200,19 +200,21 @@ class WindowOperator(TimerOperator, FunctionsOperator):
         assert isinstance(self.assigner, MergingWindowAssigner)
         return MergingWindows(self.assigner, self._merging, key)
 
-    def _on_merge(self, key: UserKey, cover: Any, members: list[Value], stays: Any, absorbed: list[Any]) -> None:
-        late = cover.max_timestamp() + self.lateness <= self.watermark
+    def _on_merge(
+        self, key: UserKey, merged_window: Any, members: list[Value], state_window: Any, merged: list[Any]
+    ) -> None:
+        late = merged_window.max_timestamp() + self.lateness <= self.watermark
         if self.assigner.is_event_time() and late:
             raise InvalidProgramError(
-                f"The end of the merged window {cover} is already behind the watermark {self.watermark}: "
+                f"The end of the merged window {merged_window} is already behind the watermark {self.watermark}: "
                 "a merging assigner must not create windows that have ended."
             )
-        context = _MergeContext(self, key, cover, members)
-        self.trigger.on_merge(cover, context)
+        context = _MergeContext(self, key, merged_window, members)
+        self.trigger.on_merge(merged_window, context)
         for member in members:
             self.trigger.clear(member, self._trigger_context(key, member))
             self._delete_cleanup(key, member)
-        self.contents.merge((key, stays), [(key, w) for w in absorbed])
+        self.contents.merge((key, state_window), [(key, w) for w in merged])
 
     # --- time
 
@@ -316,11 +318,11 @@ class WindowOperator(TimerOperator, FunctionsOperator):
     def _clear(self, key: UserKey, window: Window, row: Any, merging: MergingWindows | None) -> None:
         self.contents.clear(row)
         self.trigger.clear(window, self._trigger_context(key, window))
-        self._forget(key, window)
+        self._clear_function_state(key, window)
         if merging is not None:
             merging.retire(window)
 
-    def _forget(self, key: UserKey, window: Window) -> None:
+    def _clear_function_state(self, key: UserKey, window: Window) -> None:
         """Let the window function clear its state of a removed window."""
         self._processing._enter(key, window)
         if self.result.function is not None:
@@ -404,17 +406,17 @@ class _TriggerContext(OnMergeContext):
 class _MergeContext(_TriggerContext):
     """The context while windows merge into one."""
 
-    def __init__(self, operator: WindowOperator, key: UserKey, cover: Any, members: list[Value]) -> None:
+    def __init__(self, operator: WindowOperator, key: UserKey, merged_window: Any, members: list[Value]) -> None:
         super().__init__(operator)
         self._key = key
         self._members = members
         self._cell = operator._triggering._cell
         self._handles = operator._triggering._handles
-        self.enter(key, cover)
+        self.enter(key, merged_window)
 
     def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
         handle = self.get_partitioned_state(state_descriptor)
-        cover = self._cell.key
+        merged_key = self._cell.key
         if not hasattr(handle, "add"):
             raise InvalidProgramError(
                 f"State {state_descriptor.name!r} of a trigger cannot merge: use reducing, aggregating or list state."
@@ -423,11 +425,11 @@ class _MergeContext(_TriggerContext):
         contents = []
         for member in self._members:
             content = table.get((self._key, member))
-            if content is not None and (self._key, member) != cover:
+            if content is not None and (self._key, member) != merged_key:
                 contents.append(content)
                 table.remove((self._key, member))
         for content in contents:
-            _merge_into(state_descriptor, table, cover, content)
+            _merge_into(state_descriptor, table, merged_key, content)
 
 
 def _merge_into(descriptor: StateDescriptor, table: StateTable, row: Any, content: Value) -> None:
@@ -463,7 +465,7 @@ class ProcessWindowContext:
         return self._window
 
     def current_processing_time(self) -> int:
-        """Return the time of the wall clock, in milliseconds."""
+        """Return the processing time in milliseconds."""
         return self._operator.setup.clock()
 
     def current_watermark(self) -> int:

@@ -1,4 +1,4 @@
-"""What a window is: a stretch of time, a count, or everything."""
+"""Windows: of a time interval, of a count, and global."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from millstream.common.watermark_strategy import MAX_WATERMARK
 
 
 class Window:
-    """A group of records. Two windows that are equal are one."""
+    """A group of records; equal windows are the same."""
 
     __slots__ = ()
 
     def max_timestamp(self) -> int:
         """Return the last timestamp that can belong to the window."""
-        raise NotImplementedError(f"{type(self).__name__} must say which timestamp is its last")
+        raise NotImplementedError(f"{type(self).__name__} must define max_timestamp()")
 
     def __stable_key__(self) -> int:
-        """Return what equal windows have in common, whatever a user's class compares."""
+        """Return a key that is equal for equal windows of any user's class."""
         return self.max_timestamp()
 
 
@@ -30,7 +30,7 @@ class _Interval(NamedTuple):
 
 @tagged("time-window")
 class TimeWindow(_Interval, Window):
-    """The time from `start` up to but not including `end`.
+    """The time from `start`, inclusive, to `end`, exclusive.
 
     Example:
         >>> TimeWindow(0, 10).max_timestamp()
@@ -47,12 +47,12 @@ class TimeWindow(_Interval, Window):
         return self.start <= other.end and self.end >= other.start
 
     def cover(self, other: TimeWindow) -> TimeWindow:
-        """Return the least window that holds both."""
+        """Return the smallest window that contains both."""
         return TimeWindow(min(self.start, other.start), max(self.end, other.end))
 
     @staticmethod
     def get_window_start_with_offset(timestamp: int, offset: int, window_size: int) -> int:
-        """Return the start of the window of a timestamp, when windows are laid end to end."""
+        """Return the start of the tumbling window of a timestamp."""
         return timestamp - (timestamp - offset) % window_size
 
     @staticmethod
@@ -83,13 +83,13 @@ class CountWindow(_Numbered, Window):
 
 @tagged("global-window", write=lambda _: ())
 class GlobalWindow(Window):
-    """The window that holds everything."""
+    """The window of all records."""
 
     __slots__ = ()
 
     @staticmethod
     def get() -> GlobalWindow:
-        """Return the one there is."""
+        """Return the only instance."""
         return GLOBAL
 
     def max_timestamp(self) -> int:
@@ -109,16 +109,16 @@ GLOBAL = GlobalWindow()
 
 
 def merge_time_windows(windows: Iterable[TimeWindow], merge: Callable[[list[TimeWindow], TimeWindow], None]) -> None:
-    """Call `merge` for every group of windows that overlap or touch, with the window that holds them."""
+    """Call `merge` for every group of windows that overlap or touch, with the window that contains them."""
     group: list[TimeWindow] = []
-    cover: TimeWindow | None = None
+    merged_window: TimeWindow | None = None
     for window in sorted(windows):
-        if cover is not None and cover.intersects(window):
+        if merged_window is not None and merged_window.intersects(window):
             group.append(window)
-            cover = cover.cover(window)
+            merged_window = merged_window.cover(window)
             continue
-        if cover is not None and len(group) > 1:
-            merge(group, cover)
-        group, cover = [window], window
-    if cover is not None and len(group) > 1:
-        merge(group, cover)
+        if merged_window is not None and len(group) > 1:
+            merge(group, merged_window)
+        group, merged_window = [window], window
+    if merged_window is not None and len(group) > 1:
+        merge(group, merged_window)

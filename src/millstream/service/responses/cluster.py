@@ -104,7 +104,13 @@ def overview(lines: Iterable[Mapping[str, Json]], slots: Slots, workers: int) ->
 
 def task_manager(worker: Worker, now_ms: int) -> dict[str, Json]:
     """Return a worker."""
-    nothing = {"cpuCores": 0.0, "taskHeapMemory": 0, "taskOffHeapMemory": 0, "managedMemory": 0, "networkMemory": 0}
+    none = {
+        "cpuCores": 0.0,
+        "taskHeapMemory": 0,
+        "taskOffHeapMemory": 0,
+        "managedMemory": 0,
+        "networkMemory": 0,
+    }
     return {
         "id": worker.id,
         "path": worker.address,
@@ -115,8 +121,8 @@ def task_manager(worker: Worker, now_ms: int) -> dict[str, Json]:
         "freeSlots": worker.slots.free,
         "assignedTasks": worker.tasks,
         "blocked": False,
-        "totalResource": {**nothing, "cpuCores": float(worker.slots.total)},
-        "freeResource": {**nothing, "cpuCores": float(worker.slots.free)},
+        "totalResource": {**none, "cpuCores": float(worker.slots.total)},
+        "freeResource": {**none, "cpuCores": float(worker.slots.free)},
         "hardware": {
             "cpuCores": worker.cores,
             "physicalMemory": worker.memory,

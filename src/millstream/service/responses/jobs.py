@@ -177,9 +177,9 @@ def _failure(view: JobView, failure: FailureView) -> dict[str, Json]:
         # Not in Flink: how to replay the failed record or timer.
         "replay": {
             "failure": failure.number,
-            "kept": failure.is_kept,
+            "kept": failure.can_replay,
             "note": failure.note,
-            "command": f"millstream replay {view.job_id} --failure {failure.number}" if failure.is_kept else None,
+            "command": f"millstream replay {view.job_id} --failure {failure.number}" if failure.can_replay else None,
         },
     }
 

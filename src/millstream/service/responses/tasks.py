@@ -35,9 +35,9 @@ def vertex_id(vertex: Vertex) -> str:
     return vertex.head.id
 
 
-def find_vertex(view: JobView, wanted_id: str) -> Vertex | None:
+def find_vertex(view: JobView, id: str) -> Vertex | None:
     """Return the vertex with an id, None if there is none."""
-    return next((v for v in view.plan.vertices if vertex_id(v) == wanted_id), None)
+    return next((v for v in view.plan.vertices if vertex_id(v) == id), None)
 
 
 def tasks_of(view: JobView, vertex: Vertex) -> list[TaskView]:

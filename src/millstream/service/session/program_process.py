@@ -13,7 +13,7 @@ from concurrent.futures import wait
 from typing import TYPE_CHECKING
 
 from millstream.common.aliases import Json
-from millstream.common.errors import IncurableError
+from millstream.common.errors import UnrecoverableError
 from millstream.common.job_status import JobStatus
 from millstream.operators.runtime.messages import JobPlan
 from millstream.service.app import make_app
@@ -22,7 +22,7 @@ from millstream.service.registry import JOBS, Entry
 from millstream.service.responses.cluster import slots_needed
 from millstream.service.server import Sampler, Server, disable_own_service, service_of
 from millstream.service.session.program_channel import Channel
-from millstream.spark.cores import allot
+from millstream.spark.cores import record_allocation
 from millstream.spark.session_attachment import Attachment, AttachmentFields, attach
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class ClusterMember:
         self._archiver = Archiver(self._service, self._ended)
         self._lock = threading.Lock()
         self._ended_jobs: set[str] = set()
-        attach(Attachment(**attachment), self._allot)
+        attach(Attachment(**attachment), self._allocate_slots)
 
     def start(self) -> None:
         """Serve the jobs of this process to the cluster."""
@@ -102,7 +102,7 @@ class ClusterMember:
         with self._lock:
             self._ended_jobs.add(ended.job_id)
             self._write(ended)
-        allot(ended.job_id, 0)
+        record_allocation(ended.job_id, 0)
         self._channel.send(what="ended", job=ended.job_id)
         write_to_archive_directory(entry, lambda: ended)
 
@@ -112,7 +112,7 @@ class ClusterMember:
             file.write(archive.to_bytes())
         os.replace(f"{path}.new", path)
 
-    def _allot(self, plan: JobPlan, is_cancelled: Callable[[], bool]) -> int:
+    def _allocate_slots(self, plan: JobPlan, is_cancelled: Callable[[], bool]) -> int:
         """Request slots from the cluster, and wait for them."""
         job_id, count = plan.settings.job_id, slots_needed(plan)
         answers = self._answers[job_id] = queue.SimpleQueue()
@@ -123,7 +123,7 @@ class ClusterMember:
             except queue.Empty:
                 continue
             if "refused" in answer:
-                raise IncurableError(answer["refused"])
+                raise UnrecoverableError(answer["refused"])
             break
         return count
 

@@ -365,8 +365,8 @@ class Programs:
             return
         self._grant()
         with self._lock:
-            waits = any(w.job == job_id for w in self._slots.pending)
-        if waits:
+            is_pending = any(w.job == job_id for w in self._slots.pending)
+        if is_pending:
             log.info("Job '%s' waits for %d slots.", name, count)
             timer = threading.Timer(self._slot_seconds, self._give_up, (program, job_id))
             timer.daemon = True

@@ -34,15 +34,15 @@ def changelog_table(binder: Binder, call: syntax.Call, outer: Scope | None) -> N
     node = binder.relation(data.table, outer)[0]
     op = _op(arguments.get("OP"))
     mapping = _mapping(binder, arguments["OP_MAPPING"]) if "OP_MAPPING" in arguments else [(c, c) for c in _CHANGES]
-    return _to(node, op, mapping, call) if name == "TO_CHANGELOG" else _from(node, op, mapping, call)
+    return _to_changelog(node, op, mapping, call) if name == "TO_CHANGELOG" else _from(node, op, mapping, call)
 
 
 def _by_name(name: str, call: syntax.Call) -> dict[str, syntax.Expression]:
     names = [n.upper() for n in call.names] if call.names else list(_PARAMETERS[: len(call.arguments)])
     unknown = [n for n in names if n not in _PARAMETERS]
     if unknown or len(call.arguments) > len(_PARAMETERS) or "INPUT" not in names:
-        complaint = f"has no argument {unknown[0].lower()}; it has" if unknown else "takes"
-        raise BindError(f"{name} {complaint} input, op and op_mapping", call.position)
+        problem = f"has no argument {unknown[0].lower()}; it has" if unknown else "takes"
+        raise BindError(f"{name} {problem} input, op and op_mapping", call.position)
     return dict(zip(names, call.arguments, strict=True))
 
 
@@ -72,7 +72,7 @@ def _split(mapping: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return [(one.strip(), text) for key, text in mapping for one in key.split(",")]
 
 
-def _to(node: Node, op: str, mapping: list[tuple[str, str]], call: syntax.Call) -> Node:
+def _to_changelog(node: Node, op: str, mapping: list[tuple[str, str]], call: syntax.Call) -> Node:
     mapping = _split(mapping)
     _check([kind for kind, _ in mapping], call)
     if op in node.fields.names:

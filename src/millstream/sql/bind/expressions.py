@@ -301,24 +301,23 @@ class ExpressionBinder(AggregateBinder):
     # --- IN, EXISTS, subqueries
 
     def _in(self, e: syntax.In) -> Expression:
-        if isinstance(e.among, syntax.Query):
-            result = self._in_query(e.value, e.among, e.position)
+        if isinstance(e.operands, syntax.Query):
+            result = self._in_query(e.value, e.operands, e.position)
         else:
-            result = self._in_list(e.value, e.among, e.position)
+            result = self._in_list(e.value, e.operands, e.position)
         return Call(result.type, "NOT", (result,)) if e.negated else result
 
-    def _in_list(self, value: syntax.Expression, among: Sequence[syntax.Expression], position: int) -> Expression:
-        bound = [self.bind(value), *map(self.bind, among)]
+    def _in_list(self, value: syntax.Expression, operands: Sequence[syntax.Expression], position: int) -> Expression:
+        bound = [self.bind(value), *map(self.bind, operands)]
         types = [b.type for b in bound]
         kind = self._in_type(types, position)
         nullable = any(t.is_nullable for t in types)
-        operands = [cast(b, kind) for b in bound]
+        arguments = [cast(b, kind) for b in bound]
         if not all(isinstance(b, Constant) for b in bound[1:]) or isinstance(kind, RowType):
-            tests = [
-                self.raw(_binary("=", TypedExpression(operands[0]), TypedExpression(g), position)) for g in operands[1:]
-            ]
+            first = TypedExpression(arguments[0])
+            tests = [self.raw(_binary("=", first, TypedExpression(a), position)) for a in arguments[1:]]
             return disjunction(tests)
-        return Call(BooleanType(nullable), "IN", tuple(operands))
+        return Call(BooleanType(nullable), "IN", tuple(arguments))
 
     def _in_type(self, types: list[DataType], position: int) -> DataType:
         kind = types[0]
@@ -353,16 +352,16 @@ class ExpressionBinder(AggregateBinder):
 
     def _quantified(self, e: syntax.Quantified) -> Expression:
         some = e.quantifier in ("SOME", "ANY")
-        if isinstance(e.among, syntax.Query):
+        if isinstance(e.operands, syntax.Query):
             if some and e.operator == "=":
-                return self._in_query(e.value, e.among, e.position)
+                return self._in_query(e.value, e.operands, e.position)
             if not some and e.operator == "<>":
-                result = self._in_query(e.value, e.among, e.position)
+                result = self._in_query(e.value, e.operands, e.position)
                 return Call(result.type, "NOT", (result,))
             raise BindError(
                 f"{e.operator} {e.quantifier} (query) is not supported; compare with MIN or MAX of it", e.position
             )
-        tests = [self.raw(_binary(e.operator, e.value, x, e.position)) for x in e.among]
+        tests = [self.raw(_binary(e.operator, e.value, x, e.position)) for x in e.operands]
         return disjunction(tests) if some else conjunction(tests)
 
 

@@ -150,10 +150,10 @@ def _can_store(value: Expression, column: TableColumn) -> bool:
 def mismatch(cause: str, query: Fields, target: Sequence[TableColumn], path: Sequence[str]) -> ValidationException:
     """Return the error for a query whose columns do not match the sink's."""
     required = ", ".join(f"{c.name}: {c.type}" for c in target)
-    got = ", ".join(f"{f.name}: {f.type}" for f in query.fields)
+    actual = ", ".join(f"{f.name}: {f.type}" for f in query.fields)
     return ValidationException(
         f"Column types of query result and sink for '{'.'.join(path)}' do not match.\n"
         f"Cause: {cause}\n\n"
-        f"Query schema: [{got}]\n"
+        f"Query schema: [{actual}]\n"
         f"Sink schema:  [{required}]"
     )

@@ -63,7 +63,7 @@ def matched(binder: Binder, relation: syntax.Matched, node: Node, scope: Scope) 
         node.fields[order[0][0]].time is not TimeAttribute.PROCTIME,
         tuple(MatchStep(s.variable, s.min_count, s.max_count, s.reluctant) for s in relation.pattern),
         relation.skip,
-        _within(binder, row_binder, relation),
+        _within_millis(binder, row_binder, relation),
         tuple(definitions),
         tuple(measured.references),
         tuple(measures),
@@ -117,7 +117,7 @@ def _order(relation: syntax.Matched, binder: ExpressionBinder, node: Node) -> tu
     return tuple(result)
 
 
-def _within(binder: Binder, row_binder: ExpressionBinder, relation: syntax.Matched) -> int | None:
+def _within_millis(binder: Binder, row_binder: ExpressionBinder, relation: syntax.Matched) -> int | None:
     if relation.within is None:
         return None
     length = binder.folded(row_binder.bind(relation.within))
@@ -158,14 +158,14 @@ class _References:
     def bound(self, e: syntax.Expression) -> Expression:
         """Return an expression over the references."""
         resolved = self._resolved(e)
-        return ExpressionBinder(self.binder, self._about()).bind(resolved)
+        return ExpressionBinder(self.binder, self._references_scope()).bind(resolved)
 
     def boolean(self, e: syntax.Expression) -> Expression:
         """Return a condition over the references."""
         resolved = self._resolved(e)
-        return ExpressionBinder(self.binder, self._about()).boolean(resolved, "DEFINE")
+        return ExpressionBinder(self.binder, self._references_scope()).boolean(resolved, "DEFINE")
 
-    def _about(self) -> Scope:
+    def _references_scope(self) -> Scope:
         return Scope.of(Fields(tuple(Field(f"$r{i}", r.type) for i, r in enumerate(self.references))))
 
     def is_rowtime(self, e: Expression) -> bool:

@@ -148,7 +148,7 @@ class RelationBinder:
                 _check_hint_tables(hint, hint.words, scope)
             elif hint.name not in _OTHER_HINTS:
                 known = ", ".join(sorted((*_JOIN_HINTS, *_OTHER_HINTS)))
-                raise BindError(f"There is no hint {hint.name}, only {known}", hint.position)
+                raise BindError(f"Hint {hint.name} is unknown; supported are {known}", hint.position)
 
     def _join_hints(self, join: syntax.Join, left: Scope, right: Scope) -> tuple[str, ...]:
         """Return the hints that name a side of a join; tables of a nested join are not a side."""
@@ -245,7 +245,7 @@ class RelationBinder:
         self, left: Node, left_scope: Scope, right: Node, right_scope: Scope, kind: JoinKind, join: syntax.Join
     ) -> tuple[Node, Scope]:
         fields = joined_fields(kind, left.fields, right.fields)
-        scope = _beside(left_scope, right_scope, join.right.position)
+        scope = _joined_scope(left_scope, right_scope, join.right.position)
         condition: Expression | None = None
         if join.condition is not None:
             condition = ExpressionBinder(self._binder, scope).boolean(join.condition, "ON")
@@ -301,7 +301,7 @@ class RelationBinder:
         right = relation_builder.renamed(right, columns) if columns else right
         kind = _KINDS[join.kind]
         right_scope = self._scope(right, (name,) if name else ())
-        scope = _beside(left_scope, right_scope, derived.position)
+        scope = _joined_scope(left_scope, right_scope, derived.position)
         condition = None
         if join.condition is not None:
             condition = ExpressionBinder(self._binder, scope).boolean(join.condition, "ON")
@@ -332,7 +332,7 @@ class RelationBinder:
         condition: syntax.Expression | None,
     ) -> tuple[Node, Scope]:
         if kind not in (JoinKind.INNER, JoinKind.LEFT):
-            raise BindError(f"A table function cannot be at the right of a {kind.name} JOIN", relation.position)
+            raise BindError(f"A table function cannot be on the right side of a {kind.name} JOIN", relation.position)
         binder = ExpressionBinder(self._binder, left_scope)
         ordinality = False
         if isinstance(relation, syntax.Unnest):
@@ -356,7 +356,7 @@ class RelationBinder:
             fields = (replace(fields[0], name=name),)
         right = Fields(fields)
         together = joined_fields(kind, left.fields, right)
-        scope = _beside(left_scope, Scope.of(right, (name,) if name else ()), relation.position)
+        scope = _joined_scope(left_scope, Scope.of(right, (name,) if name else ()), relation.position)
         bound = None
         if condition is not None:
             bound = ExpressionBinder(self._binder, scope).boolean(condition, "ON")
@@ -400,13 +400,13 @@ def _check_condition(join: syntax.Join) -> None:
         )
 
 
-def _beside(left: Scope, right: Scope, position: int | None) -> Scope:
+def _joined_scope(left: Scope, right: Scope, position: int | None) -> Scope:
     """Return the scope of two relations side by side, with distinct names."""
     taken = {s.path[-1] for s in left.sources if s.path and s.path != _USING}
     for source in right.sources:
         if source.path and source.path[-1] in taken:
             raise BindError(f"Duplicate relation name '{source.path[-1]}' in FROM clause", position)
-    return left.beside(right)
+    return left.joined(right)
 
 
 def _unaliased(relation: syntax.Relation) -> tuple[syntax.Relation, str, tuple[str, ...]]:

@@ -16,8 +16,8 @@ class BindError(ValidationException):
     """An error in a statement whose text is not known here; `located` adds it.
 
     Attributes:
-        what: the error in one sentence.
-        at: the offset in the text.
+        message: the error in one sentence.
+        position: the offset in the text.
     """
 
     def __init__(self, message: str, position: int | None = None) -> None:
@@ -93,7 +93,7 @@ class Scope:
         """All columns in order."""
         return Fields(tuple(f for s in self.sources for f in s.fields.fields))
 
-    def beside(self, other: Scope) -> Scope:
+    def joined(self, other: Scope) -> Scope:
         """Return the scope with the other's columns appended."""
         moved = tuple(replace(s, start=s.start + self.width) for s in other.sources)
         merged = {**self.merged, **{n: i + self.width for n, i in other.merged.items()}}
@@ -157,8 +157,8 @@ class Scope:
                 if source.matches(parts):
                     return [(source.start + i, f) for i, f in enumerate(source.fields.fields)]
             raise BindError(f"Unknown identifier '{'.'.join(parts)}'", position)
-        twice = set(self.merged)
+        ambiguous = set(self.merged)
         columns = [(i, self.fields[i]) for i in self.merged.values()]
         for source in self.sources:
-            columns += [(source.start + i, f) for i, f in enumerate(source.fields.fields) if f.name not in twice]
+            columns += [(source.start + i, f) for i, f in enumerate(source.fields.fields) if f.name not in ambiguous]
         return columns

@@ -145,8 +145,8 @@ class SelectBinder:
     def _not_grouped(self, column: Expression) -> BindError:
         """Return the error that names the column as written."""
         assert isinstance(column, Column)
-        places = (self._select.items, self._select.having, self._select.qualify)
-        for name in syntax.walk(places):
+        clauses = (self._select.items, self._select.having, self._select.qualify)
+        for name in syntax.walk(clauses):
             if isinstance(name, syntax.Name):
                 try:
                     result = self._scope.find(name.parts, name.position)

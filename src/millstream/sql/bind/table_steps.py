@@ -94,7 +94,7 @@ class TableSteps:
         if common:
             raise BindError(f"join relations with ambiguous names: [{', '.join(sorted(common))}]")
         fields = joined_fields(kind, left.fields, right.fields)
-        both = Scope.of(left.fields).beside(Scope.of(right.fields))
+        both = Scope.of(left.fields).joined(Scope.of(right.fields))
         bound = None
         if condition is not None:
             bound = ExpressionBinder(typed("Binder", self), both).boolean(condition, "join")

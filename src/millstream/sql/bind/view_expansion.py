@@ -94,12 +94,12 @@ def _name(name: syntax.Name, scope: Scope) -> syntax.Name:
     result = scope.find(name.parts, name.position)
     if len(name.parts) > 1 + len(result.rest):
         return name
-    around: Scope | None = scope
+    enclosing: Scope | None = scope
     for _ in range(result.level):
-        assert around is not None
-        around = around.outer
-    assert around is not None
-    column = _column_name(result.index, name.parts[0], around)
+        assert enclosing is not None
+        enclosing = enclosing.outer
+    assert enclosing is not None
+    column = _column_name(result.index, name.parts[0], enclosing)
     return syntax.Name((*column.parts, *result.rest), position=name.position)
 
 

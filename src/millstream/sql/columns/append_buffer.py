@@ -18,19 +18,19 @@ from millstream.sql.columns.keys import stable_order
 from millstream.sql.columns.numpy_arrays import Ints, Mask, NumpyColumn
 from millstream.state.array_storage import IN_MEMORY, Arrays
 
-_FIRST = 256
+_INITIAL_CAPACITY = 256
 # From this many bytes on, capacity grows by this factor: memory that is not written to costs nothing.
-_LARGE, _TIMES = 1 << 20, 8
+_LARGE_BYTES, _GROWTH_FACTOR = 1 << 20, 8
 
 # Parts of a column are merged if they are this small, in values, or in bytes together.
 _MAX_MERGED, _MAX_BYTES = 1 << 16, 1 << 30
 
 
-def _times(size: int) -> int:
+def _growth_factor(size: int) -> int:
     """Return the factor by which capacity grows, for values of some bytes."""
     # With a limited address space (`spark.executor.pyspark.memory`), memory that is not written to counts.
     is_free = resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
-    return _TIMES if size >= _LARGE and is_free else 2
+    return _GROWTH_FACTOR if size >= _LARGE_BYTES and is_free else 2
 
 
 class GrowingArray:
@@ -40,7 +40,7 @@ class GrowingArray:
 
     def __init__(self, dtype: DTypeLike, arrays: Arrays = IN_MEMORY) -> None:
         self._arrays = arrays
-        self._array = arrays.make(_FIRST, dtype)
+        self._array = arrays.make(_INITIAL_CAPACITY, dtype)
         self._count = 0
         # The current values; valid until the next append.
         self.values = self._array[:0]
@@ -57,10 +57,10 @@ class GrowingArray:
         """Append values."""
         end = self._count + len(values)
         if end > len(self._array):
-            capacity = max(_times(self._array.nbytes) * len(self._array), end)
-            larger = self._arrays.make(capacity, self._array.dtype)
-            larger[: self._count] = self.values
-            self._array = larger
+            capacity = max(_growth_factor(self._array.nbytes) * len(self._array), end)
+            array = self._arrays.make(capacity, self._array.dtype)
+            array[: self._count] = self.values
+            self._array = array
         self._array[self._count : end] = values
         self._count = end
         self.values = self._array[:end]
@@ -120,10 +120,10 @@ class _Validity:
 
     def _add(self, bits: GrowingArray, valid: Mask) -> None:
         # Bits after the last value are free: arrays returned earlier end before them.
-        begun = self._count % 8
-        if begun:
-            packed = np.packbits(np.concatenate([np.zeros(begun, np.bool_), valid]), bitorder="little")
-            bits.values[-1] = (bits.values[-1] & ((1 << begun) - 1)) | packed[0]
+        used_bits = self._count % 8
+        if used_bits:
+            packed = np.packbits(np.concatenate([np.zeros(used_bits, np.bool_), valid]), bitorder="little")
+            bits.values[-1] = (bits.values[-1] & ((1 << used_bits) - 1)) | packed[0]
             bits.extend(packed[1:])
         else:
             bits.extend(np.packbits(valid, bitorder="little"))
@@ -272,28 +272,28 @@ class GrowingColumn:
         self._parts, self._ends = [], np.zeros(0, np.int64)
         self.extend(column)
 
-    def _picked(self, rows: pa.Array, known: dict[bytes, _Picked]) -> pa.Array:
+    def _take(self, rows: pa.Array, cache: dict[bytes, _Positions]) -> pa.Array:
         if not self._parts:
             # An empty column has only nulls to return.
             return pa.nulls(len(rows), self.kind)
         if len(self._parts) == 1:
             return self._parts[0].take(rows)
         ends = self._ends.tobytes()
-        picked = known.get(ends)
-        if picked is None:
-            picked = known[ends] = _Picked(rows, self._ends)
-        return picked.of(self._parts)
+        positions = cache.get(ends)
+        if positions is None:
+            positions = cache[ends] = _Positions(rows, self._ends)
+        return positions.of(self._parts)
 
 
 def take_all(columns: Iterable[GrowingColumn], rows: NumpyColumn | pa.Array) -> list[pa.Array]:
     """Return the values of columns at positions; nulls for a null position."""
-    places = rows if isinstance(rows, pa.Array) else pa.array(rows)
+    positions = rows if isinstance(rows, pa.Array) else pa.array(rows)
     # Columns of the same rows mostly have the same parts.
-    known: dict[bytes, _Picked] = {}
-    return [column._picked(places, known) for column in columns]
+    cache: dict[bytes, _Positions] = {}
+    return [column._take(positions, cache) for column in columns]
 
 
-class _Picked:
+class _Positions:
     """Positions in columns with the same parts; Arrow would concatenate all parts to take them."""
 
     def __init__(self, rows: pa.Array, ends: Ints) -> None:

@@ -188,21 +188,21 @@ class WordIndex:
         if equal.all():
             return key_ids, positions
         left = np.flatnonzero(~equal)
-        there = key_ids.take(left)
+        key_ids_of_left = key_ids.take(left)
         result, result[left] = key_ids, -1
-        left = left.take(np.flatnonzero(there != _EMPTY))
-        here = positions.take(left)
+        left = left.take(np.flatnonzero(key_ids_of_left != _EMPTY))
+        position = positions.take(left)
         words, nulls = [w.take(left) for w in words], None if nulls is None else nulls.take(left)
         while len(left):
-            here = (here + 1) & self._mask
-            key_ids = self._table.take(here).astype(np.int64)
+            position = (position + 1) & self._mask
+            key_ids = self._table.take(position).astype(np.int64)
             equal = self._equal(key_ids, words, nulls)
-            hit = np.flatnonzero(equal)
-            result[left.take(hit)] = key_ids.take(hit)
-            positions[left] = here
-            on = np.flatnonzero(~equal & (key_ids != _EMPTY))
-            left, here = left.take(on), here.take(on)
-            words, nulls = [w.take(on) for w in words], None if nulls is None else nulls.take(on)
+            hits = np.flatnonzero(equal)
+            result[left.take(hits)] = key_ids.take(hits)
+            positions[left] = position
+            unresolved = np.flatnonzero(~equal & (key_ids != _EMPTY))
+            left, position = left.take(unresolved), position.take(unresolved)
+            words, nulls = [w.take(unresolved) for w in words], None if nulls is None else nulls.take(unresolved)
         return result, positions
 
     def _equal(self, key_ids: KeyIds, words: list[Word], nulls: Word | None) -> Mask:
@@ -222,8 +222,8 @@ class WordIndex:
         """
         if self._reserve(len(words[0])):
             positions = self._positions(words, nulls)
-        every = words if nulls is None else [*words, nulls]
-        owner, positions = self._claim_entries(every, positions)
+        all_words = words if nulls is None else [*words, nulls]
+        owner, positions = self._claim_entries(all_words, positions)
         first = np.flatnonzero(positions >= 0)
         numbers = np.empty(len(owner), np.int64)
         numbers[first] = np.arange(self._count, self._count + len(first))
@@ -250,9 +250,9 @@ class WordIndex:
             # Until key ids are assigned, an entry holds the number of the first key that claims it.
             table[claimed[::-1]] = _NUMBER - claimants[::-1]
             other = _NUMBER - table.take(positions).astype(np.int64)
-            mine = np.flatnonzero(other == left)
-            taken[left.take(mine)] = positions.take(mine)
-            if len(mine) == len(left):
+            owned = np.flatnonzero(other == left)
+            taken[left.take(owned)] = positions.take(owned)
+            if len(owned) == len(left):
                 break
             rest = np.flatnonzero(other != left)
             left, positions, other = left.take(rest), positions.take(rest), other.take(rest)
@@ -261,8 +261,8 @@ class WordIndex:
                 equal &= word.take(other, mode="clip") == word.take(left)
             same = np.flatnonzero(equal)
             owner[left.take(same)] = other.take(same)
-            on = np.flatnonzero(~equal)
-            left, positions = left.take(on), (positions.take(on) + 1) & self._mask
+            unresolved = np.flatnonzero(~equal)
+            left, positions = left.take(unresolved), (positions.take(unresolved) + 1) & self._mask
         return owner, taken
 
     def _reserve(self, more: int) -> bool:
@@ -312,10 +312,10 @@ class WordIndex:
         words = [stored.values[key_ids] for stored in self._words]
         positions = self._positions(words, None if self._nulls is None else self._nulls.values[key_ids])
         while len(key_ids):
-            here = self._table.take(positions) == key_ids
-            self._table[positions.take(np.flatnonzero(here))] = _REMOVED
-            on = np.flatnonzero(~here)
-            key_ids, positions = key_ids.take(on), (positions.take(on) + 1) & self._mask
+            is_entry = self._table.take(positions) == key_ids
+            self._table[positions.take(np.flatnonzero(is_entry))] = _REMOVED
+            unresolved = np.flatnonzero(~is_entry)
+            key_ids, positions = key_ids.take(unresolved), (positions.take(unresolved) + 1) & self._mask
 
 
 class KeyIndex:
@@ -324,7 +324,7 @@ class KeyIndex:
     def __init__(self, kinds: Sequence[pa.DataType], arrays: Arrays) -> None:
         self._kinds = list(kinds)
         self._words = WordIndex(packed_width(kinds), arrays)
-        self._any: DictIndex | None = None
+        self._dict_index: DictIndex | None = None
 
     def find(self, columns: Sequence[pa.Array], rows: int) -> KeyIds:
         words = self._words_of(columns)
@@ -335,28 +335,28 @@ class KeyIndex:
         return self._dict.find_or_add(columns, rows) if words is None else self._words.find_or_add(*words)
 
     def remove(self, key_ids: KeyIds, columns: Sequence[pa.Array]) -> None:
-        if self._any is None:
+        if self._dict_index is None:
             self._words.remove(key_ids)
         else:
-            self._any.remove(key_ids, columns)
+            self._dict_index.remove(key_ids, columns)
 
     @property
     def nbytes(self) -> int:
         """The approximate size in bytes."""
-        return self._words.nbytes if self._any is None else self._any.nbytes
+        return self._words.nbytes if self._dict_index is None else self._dict_index.nbytes
 
     def _words_of(self, columns: Sequence[pa.Array]) -> tuple[list[Word], Word | None] | None:
-        return pack_keys(columns) if self._any is None else None
+        return pack_keys(columns) if self._dict_index is None else None
 
     @property
     def _dict(self) -> DictIndex:
         """The same keys and key ids in a dict, from the first long text on."""
-        if self._any is None:
+        if self._dict_index is None:
             key_ids, words, nulls = self._words.keys()
             keys = _python_keys(unpack_keys(words, nulls, self._kinds), len(key_ids))
-            self._any = DictIndex(dict(zip(keys, key_ids.tolist(), strict=True)), len(self._words))
+            self._dict_index = DictIndex(dict(zip(keys, key_ids.tolist(), strict=True)), len(self._words))
             self._words = WordIndex(packed_width(self._kinds))
-        return self._any
+        return self._dict_index
 
 
 def can_pack(kinds: Sequence[pa.DataType]) -> bool:

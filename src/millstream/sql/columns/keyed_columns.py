@@ -41,49 +41,49 @@ class TtlIndex:
         """Discard everything, after entries were renumbered."""
         self._bins: dict[int, list[Ints]] = {}
         self._times: list[int] = []
-        self._known = 0
+        self._added_count = 0
         # The rest of bins that were partly due, by time, and their times.
         self._next, self._next_times = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
-    def expired(self, last: int, touched: Ints, live: Mask) -> Ints:
+    def expired(self, last: int, updated_at: Ints, live: Mask) -> Ints:
         """Remove and return the live entries last updated at or before a time, in order.
 
         Args:
             last: the time.
-            touched: the update time of each entry; new entries are at the end, and no time decreases.
+            updated_at: the update time of each entry; new entries are at the end, and no time decreases.
             live: whether each entry exists; removed ones do not return.
         """
-        self.add(np.arange(self._known, len(touched)), touched)
-        self._known = len(touched)
+        self.add(np.arange(self._added_count, len(updated_at)), updated_at)
+        self._added_count = len(updated_at)
         due: list[Ints] = []
         while self._times and self._times[0] <= last >> _BITS:
             due += self._bins.pop(heappop(self._times))
         if due:
             entries = np.concatenate([self._next, *due])
-            times = touched[entries]
+            times = updated_at[entries]
             order = np.argsort(times, kind="stable")
             self._next, self._next_times = entries[order], times[order]
         count = int(np.searchsorted(self._next_times, last, "right"))
         entries = self._next[:count]
         self._next, self._next_times = self._next[count:], self._next_times[count:]
         entries = entries[live[entries]]
-        expired = touched[entries] <= last
-        self.add(entries[~expired], touched)
+        expired = updated_at[entries] <= last
+        self.add(entries[~expired], updated_at)
         return np.sort(entries[expired])
 
-    def add(self, numbers: Ints, touched: Ints) -> None:
+    def add(self, numbers: Ints, updated_at: Ints) -> None:
         """Add entries, or add returned ones again."""
         if not len(numbers):
             return
-        times = touched[numbers] >> _BITS
+        times = updated_at[numbers] >> _BITS
         if (times == times[0]).all():
             self._add_bin(int(times[0]), numbers)
             return
         order = np.argsort(times, kind="stable")
         times, numbers = times[order], numbers[order]
         starts = np.flatnonzero(np.append(True, times[1:] != times[:-1]))
-        for time, mine in zip(times[starts].tolist(), np.split(numbers, starts[1:]), strict=True):
-            self._add_bin(time, mine)
+        for time, numbers_of_bin in zip(times[starts].tolist(), np.split(numbers, starts[1:]), strict=True):
+            self._add_bin(time, numbers_of_bin)
 
     def _add_bin(self, time: int, numbers: Ints) -> None:
         if time not in self._bins:
@@ -93,7 +93,7 @@ class TtlIndex:
 
 
 # Key ids are compacted when the free ones outnumber the used ones and this number.
-_MAX_DEAD = 1 << 12
+_MIN_COMPACTED = 1 << 12
 _ORDER = "order"
 # Approximate bytes per key in a checkpoint besides the key: its hash and its order.
 _KEY_OVERHEAD = 12
@@ -149,7 +149,7 @@ class KeyedColumns:
         self._specs = list(columns)
         self._owners = len(kinds) if owners is None else owners
         # Called after key ids were renumbered, with the old numbers of the remaining ones.
-        self.when_compacted: Callable[[KeyIds], None] = lambda left: None
+        self.when_compacted: Callable[[KeyIds], None] = lambda remaining: None
         self._arrays: Arrays = IN_MEMORY
         self.clear()
 
@@ -163,7 +163,7 @@ class KeyedColumns:
         self._hashes = GrowingArray(np.uint32, self._arrays)
         self._columns = {k.name: GrowingArray(k.dtype, self._arrays) for k in self._specs}
         self._live = GrowingArray(np.bool_, self._arrays)
-        self._dead = 0
+        self._removed_count = 0
         # For each time column by which keys expire.
         self._expiring: dict[str, TtlIndex] = {}
         # Numbers in order of arrival; None while key ids are in that order.
@@ -171,12 +171,12 @@ class KeyedColumns:
         self._next_order = 0
         # Key ids changed since the last checkpoint, those in checkpoints, and removed keys that checkpoints have.
         self._changed = GrowingArray(np.bool_, self._arrays)
-        self._saved = GrowingArray(np.bool_, self._arrays)
+        self._checkpointed = GrowingArray(np.bool_, self._arrays)
         self._removed: list[tuple[NDArray[np.uint32], list[pa.Array]]] = []
 
     def __len__(self) -> int:
         """Return the number of keys."""
-        return len(self._live) - self._dead
+        return len(self._live) - self._removed_count
 
     @property
     def bound(self) -> int:
@@ -186,7 +186,7 @@ class KeyedColumns:
     @property
     def nbytes(self) -> int:
         """The approximate size in bytes; objects are estimated from a sample of their pickles."""
-        flags = (self._hashes, self._live, self._changed, self._saved, *self._columns.values())
+        flags = (self._hashes, self._live, self._changed, self._checkpointed, *self._columns.values())
         size = self._index.nbytes + sum(c.nbytes for c in flags) + sum(c.nbytes for c in self._keys)
         objects = [c.values for c in self._columns.values() if c.values.dtype == object]
         return size + sum(map(_estimated_bytes, objects))
@@ -224,7 +224,7 @@ class KeyedColumns:
             self._next_order += count
         self._live.extend(np.ones(count, np.bool_))
         self._changed.extend(np.ones(count, np.bool_))
-        self._saved.extend(np.zeros(count, np.bool_))
+        self._checkpointed.extend(np.zeros(count, np.bool_))
 
     def changed(self, key_ids: KeyIds) -> None:
         """Mark the values of key ids as changed."""
@@ -238,11 +238,11 @@ class KeyedColumns:
         self._index.remove(key_ids, keys)
         self._live.values[key_ids] = False
         self._changed.values[key_ids] = False
-        self._dead += len(key_ids)
-        known = self._saved.values[key_ids]
-        if known.any():
-            mask = pa.array(known)
-            self._removed.append((self._hashes.values[key_ids[known]], [k.filter(mask) for k in keys]))
+        self._removed_count += len(key_ids)
+        checkpointed = self._checkpointed.values[key_ids]
+        if checkpointed.any():
+            mask = pa.array(checkpointed)
+            self._removed.append((self._hashes.values[key_ids[checkpointed]], [k.filter(mask) for k in keys]))
 
     def expire(self, name: str, last: int) -> None:
         """Remove the keys last updated at or before a time, by a time column."""
@@ -267,23 +267,23 @@ class KeyedColumns:
 
     def compact(self) -> None:
         """Renumber key ids if many are free."""
-        if self._dead < _MAX_DEAD or self._dead < len(self):
+        if self._removed_count < _MIN_COMPACTED or self._removed_count < len(self):
             return
-        left = self.key_ids()
-        keys = self.keys_at(left)
+        remaining = self.key_ids()
+        keys = self.keys_at(remaining)
         self._index = index_for(self._kinds, self._arrays)
-        self._index.find_or_add(keys, len(left))
+        self._index.find_or_add(keys, len(remaining))
         for column, key in zip(self._keys, keys, strict=True):
             column.replace(key)
-        order = self._arrival(left)
+        order = self._arrival(remaining)
         self._order = GrowingArray(np.int64, self._arrays)
         self._order.extend(order)
         self._next_order = int(order.max(initial=-1)) + 1
-        for one in (self._hashes, self._live, self._changed, self._saved, *self._columns.values()):
-            one.replace(one.values[left].copy())
-        self._dead = 0
+        for array in (self._hashes, self._live, self._changed, self._checkpointed, *self._columns.values()):
+            array.replace(array.values[remaining].copy())
+        self._removed_count = 0
         self._expiring.clear()
-        self.when_compacted(left)
+        self.when_compacted(remaining)
 
     # --- checkpoints
 
@@ -292,7 +292,7 @@ class KeyedColumns:
         check_columns(change, [(_ORDER, pa.int64()), *keys, *((k.name, None) for k in self._specs)])
         if change.removed is not None and change.removed.num_rows:
             key_ids = self.find(change.removed.columns[2:], change.removed.num_rows)
-            self._saved.values[key_ids[key_ids >= 0]] = False
+            self._checkpointed.values[key_ids[key_ids >= 0]] = False
             self.remove(key_ids[key_ids >= 0])
         width = len(self._kinds)
         key_ids, _ = self.find_or_add(change.rows.columns[2 : 2 + width], change.rows.num_rows)
@@ -301,28 +301,28 @@ class KeyedColumns:
         if self._order is None:
             self._order = GrowingArray(np.int64, self._arrays)
             self._order.extend(np.arange(self.bound))
-        came = change.rows.column(1).to_numpy()
-        self._order.values[key_ids] = came
-        self._next_order = max(self._next_order, len(self._order), int(came.max(initial=-1)) + 1)
+        order = change.rows.column(1).to_numpy()
+        self._order.values[key_ids] = order
+        self._next_order = max(self._next_order, len(self._order), int(order.max(initial=-1)) + 1)
         self._changed.values[key_ids] = False
-        self._saved.values[key_ids] = True
+        self._checkpointed.values[key_ids] = True
 
-    def everything(self) -> list[RowChange]:
+    def all_changes(self) -> list[RowChange]:
         return [RowChange(self._rows(key_ids)) for key_ids in in_pieces(self.key_ids())]
 
     def changes(self) -> list[RowChange]:
         key_ids = np.flatnonzero(self._changed.values)
         self._changed.values[key_ids] = False
-        self._saved.values[key_ids] = True
+        self._checkpointed.values[key_ids] = True
         changes = [RowChange(self._rows(piece)) for piece in in_pieces(key_ids)]
         return [RowChange(self._rows(key_ids[:0]), self._take_removed()), *changes] if self._removed else changes
 
     def _take_removed(self) -> pa.RecordBatch:
-        many = np.concatenate([h for h, _ in self._removed])
+        removed_hashes = np.concatenate([h for h, _ in self._removed])
         keys = [pa.concat_arrays(parts) for parts in zip(*(k for _, k in self._removed), strict=True)]
         self._removed.clear()
         names = [HASH, _ORDER, *(f"k{i}" for i in range(len(keys)))]
-        return pa.record_batch([pa.array(many), pa.nulls(len(many), pa.int64()), *keys], names)
+        return pa.record_batch([pa.array(removed_hashes), pa.nulls(len(removed_hashes), pa.int64()), *keys], names)
 
     def _rows(self, key_ids: KeyIds) -> pa.RecordBatch:
         columns = [pa.array(self._hashes.values[key_ids]), pa.array(self._arrival(key_ids)), *self.keys_at(key_ids)]
@@ -333,8 +333,8 @@ class KeyedColumns:
 
 def _estimated_bytes(values: NumpyColumn) -> int:
     """Return the approximate size of objects in bytes."""
-    some = values[:: max(len(values) // _SAMPLE, 1)]
-    return len(values) * _IN_MEMORY * len(pickle.dumps(list(some), 5)) // max(len(some), 1)
+    sample = values[:: max(len(values) // _SAMPLE, 1)]
+    return len(values) * _IN_MEMORY * len(pickle.dumps(list(sample), 5)) // max(len(sample), 1)
 
 
 def filled(spec: StateColumn, count: int) -> NumpyColumn:
@@ -386,8 +386,8 @@ def read(spec: StateColumn, column: pa.Array) -> NumpyColumn:
 
 def _ints_of(column: pa.Array) -> Ints | None:
     """Return a column that was written as integers, or None if it has other values."""
-    _, places, body = column.buffers()
-    edges = np.frombuffer(places, np.int32)[column.offset : column.offset + len(column) + 1]
+    _, positions, body = column.buffers()
+    edges = np.frombuffer(positions, np.int32)[column.offset : column.offset + len(column) + 1]
     if not len(column) or body is None or (np.diff(edges) != _INT_BYTES).any():
         return None
     rows = np.frombuffer(body, np.uint8)[edges[0] : edges[-1]].reshape(-1, _INT_BYTES)

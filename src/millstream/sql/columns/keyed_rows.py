@@ -22,9 +22,9 @@ from millstream.state.column_table import HASH, RowChange, check_columns, in_pie
 Rows: TypeAlias = "Ints | pa.Array"
 
 # Removed rows are compacted when they outnumber the others and this number.
-_MAX_DEAD = 1 << 12
+_MIN_COMPACTED = 1 << 12
 # Keys with more rows than this have an array of rows, not a linked list.
-_MANY = 24
+_MAX_LINKED = 24
 _NONE = -1
 # Approximate bytes per row in a checkpoint besides its columns: key hash, number, order.
 _ROW_OVERHEAD = 20
@@ -77,15 +77,15 @@ class KeyedRows:
         # Per key: its hash, its first and last row, the length of its list, and the number of rows it ever had.
         self._hashes = GrowingArray(np.uint32, self._arrays)
         self._head, self._tail = self._longs(), self._longs()
-        self._length, self._ever = self._longs(), self._longs()
-        self._many: dict[int, GrowingArray] = {}
-        # Per row: its columns, its key, its number among those its key ever had, the next row, a mark for the owner's
-        # use, and whether it exists, has changed since the last checkpoint, and is in checkpoints.
+        self._length, self._total = self._longs(), self._longs()
+        self._row_arrays: dict[int, GrowingArray] = {}
+        # Per row: its columns, its key, its number among all rows of its key, also removed ones, the next row, a mark
+        # for the owner's use, and whether it exists, has changed since the last checkpoint, and is in checkpoints.
         self._columns = [GrowingColumn(kind, self._arrays) for kind in self._kinds]
         self._key, self._number, self._next = self._longs(), self._longs(), self._longs()
-        self._mark, self._touched = self._longs(), self._longs()
-        self._live, self._changed, self._saved = self._flags(), self._flags(), self._flags()
-        self._dead = 0
+        self._mark, self._updated_at = self._longs(), self._longs()
+        self._live, self._changed, self._checkpointed = self._flags(), self._flags(), self._flags()
+        self._removed_count = 0
         self._expiring = TtlIndex()
         # Numbers in order of arrival; None while row numbers are in that order.
         self._order: GrowingArray | None = None
@@ -96,7 +96,7 @@ class KeyedRows:
 
     def __len__(self) -> int:
         """Return the number of rows."""
-        return len(self._live) - self._dead
+        return len(self._live) - self._removed_count
 
     @property
     def file_bytes(self) -> int:
@@ -125,16 +125,16 @@ class KeyedRows:
         """Mark the marks of rows as changed."""
         self._changed.values[rows] = True
         if self._clock is not None:
-            self._touched.values[rows] = self._clock()
+            self._updated_at.values[rows] = self._clock()
 
     def expired(self, last: int) -> Ints:
         """Return the rows last updated at or before a time; the caller may leave them."""
         rows = self._take_expired(last)
-        self._expiring.add(rows, self._touched.values)
+        self._expiring.add(rows, self._updated_at.values)
         return rows
 
     def _take_expired(self, last: int) -> Ints:
-        return self._expiring.expired(last, self._touched.values, self._live.values)
+        return self._expiring.expired(last, self._updated_at.values, self._live.values)
 
     def expire(self, last: int) -> None:
         """Remove the rows last updated at or before a time."""
@@ -173,8 +173,8 @@ class KeyedRows:
         if len(new):
             added = pa.array(new)
             self._hashes.extend(hashes([c.take(added) for c in columns[: self._owners]], len(new)))
-            for one, value in ((self._head, _NONE), (self._tail, _NONE), (self._length, 0), (self._ever, 0)):
-                one.extend(np.full(len(new), value, np.int64))
+            for array, value in ((self._head, _NONE), (self._tail, _NONE), (self._length, 0), (self._total, 0)):
+                array.extend(np.full(len(new), value, np.int64))
         return numbers
 
     @property
@@ -192,42 +192,44 @@ class KeyedRows:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         length = np.where(keys < 0, 0, self._length.values[keys])
         ends = np.cumsum(length)
-        places = np.repeat(np.arange(len(keys)), length)
-        rows = np.empty(len(places), np.int64)
+        positions = np.repeat(np.arange(len(keys)), length)
+        rows = np.empty(len(positions), np.int64)
         starts = ends - length
-        few = np.flatnonzero((length > 0) & (length <= _MANY))
+        few = np.flatnonzero((length > 0) & (length <= _MAX_LINKED))
         row, offsets = self._head.values[keys[few]], starts[few]
         while len(row):
             rows[offsets] = row
             row = self._next.values[row]
-            on = row >= 0
-            row, offsets = row[on], offsets[on] + 1
-        for i in np.flatnonzero(length > _MANY).tolist():
+            has_next = row >= 0
+            row, offsets = row[has_next], offsets[has_next] + 1
+        for i in np.flatnonzero(length > _MAX_LINKED).tolist():
             rows[starts[i] : ends[i]] = self._rows_of(int(keys[i])).values
         live = self._live.values[rows]
-        if len(rows) > _MANY and not live.all():
-            self._shorten(np.unique(keys[np.flatnonzero(length > _MANY)]))
-        return (places, rows) if live.all() else (places[live], rows[live])
+        if len(rows) > _MAX_LINKED and not live.all():
+            self._shorten(np.unique(keys[np.flatnonzero(length > _MAX_LINKED)]))
+        return (positions, rows) if live.all() else (positions[live], rows[live])
 
     def _shorten(self, keys: Ints) -> None:
         """Drop removed rows from the arrays of keys where they are the majority."""
         for key in keys.tolist():
             rows = self._rows_of(key).values
-            left = rows[self._live.values[rows]]
-            if 2 * len(left) > len(rows):
+            remaining = rows[self._live.values[rows]]
+            if 2 * len(remaining) > len(rows):
                 continue
-            self._many.pop(key)
-            self._length.values[key] = len(left)
-            self._head.values[key], self._tail.values[key] = (left[0], left[-1]) if len(left) else (_NONE, _NONE)
-            if len(left):
-                self._next.values[left[:-1]] = left[1:]
-                self._next.values[left[-1]] = _NONE
+            self._row_arrays.pop(key)
+            self._length.values[key] = len(remaining)
+            self._head.values[key], self._tail.values[key] = (
+                (remaining[0], remaining[-1]) if len(remaining) else (_NONE, _NONE)
+            )
+            if len(remaining):
+                self._next.values[remaining[:-1]] = remaining[1:]
+                self._next.values[remaining[-1]] = _NONE
 
     def _rows_of(self, key: int) -> GrowingArray:
         """Return the array of rows of a key with many."""
-        rows = self._many.get(key)
+        rows = self._row_arrays.get(key)
         if rows is None:
-            rows = self._many[key] = self._longs()
+            rows = self._row_arrays[key] = self._longs()
             numbers, row = [], int(self._head.values[key])
             while row >= 0:
                 numbers.append(row)
@@ -247,7 +249,7 @@ class KeyedRows:
         if self._marked:
             self._mark.extend(np.zeros(count, np.int64) if marks is None else marks)
         if self._clock is not None:
-            self._touched.extend(np.full(count, self._clock(), np.int64))
+            self._updated_at.extend(np.full(count, self._clock(), np.int64))
         self._key.extend(keys)
         self._next.extend(np.full(count, _NONE, np.int64))
         if self._order is not None:
@@ -255,7 +257,7 @@ class KeyedRows:
             self._next_order += count
         self._live.extend(np.ones(count, np.bool_))
         self._changed.extend(np.ones(count, np.bool_))
-        self._saved.extend(np.zeros(count, np.bool_))
+        self._checkpointed.extend(np.zeros(count, np.bool_))
         if self._are_first(keys):
             self._link_first(keys, rows)
         else:
@@ -266,13 +268,13 @@ class KeyedRows:
         """Return whether keys are the last ones added, in order, and have had no rows: each is new and occurs once."""
         if not len(keys) or int(keys[-1]) - int(keys[0]) != len(keys) - 1 or (keys[1:] <= keys[:-1]).any():
             return False
-        return not self._ever.values[keys[0] : keys[-1] + 1].any()
+        return not self._total.values[keys[0] : keys[-1] + 1].any()
 
     def _link_first(self, keys: Ints, rows: Ints) -> None:
         span = slice(int(keys[0]), int(keys[-1]) + 1)
         self._number.extend(np.zeros(len(keys), np.int64))
         self._head.values[span] = self._tail.values[span] = rows
-        self._length.values[span] = self._ever.values[span] = 1
+        self._length.values[span] = self._total.values[span] = 1
 
     def _link(self, keys: Ints, rows: Ints) -> None:
         """Append rows to the lists of their keys."""
@@ -283,22 +285,22 @@ class KeyedRows:
         sizes = np.diff(starts, append=count)
         owners = by_key[starts]
         number = np.empty(count, np.int64)
-        number[order] = np.arange(count) - np.repeat(starts, sizes) + np.repeat(self._ever.values[owners], sizes)
+        number[order] = np.arange(count) - np.repeat(starts, sizes) + np.repeat(self._total.values[owners], sizes)
         self._number.extend(number)
         # Each row but the last of a key links to the next; the previous tail links to the first.
         inner = np.ones(count, np.bool_)
         inner[starts] = False
         self._next.values[in_order[:-1][inner[1:]]] = in_order[1:][inner[1:]]
         tails, firsts = self._tail.values[owners], in_order[starts]
-        has = tails >= 0
-        self._next.values[tails[has]] = firsts[has]
-        self._head.values[owners[~has]] = firsts[~has]
+        has_tail = tails >= 0
+        self._next.values[tails[has_tail]] = firsts[has_tail]
+        self._head.values[owners[~has_tail]] = firsts[~has_tail]
         self._tail.values[owners] = in_order[starts + sizes - 1]
         self._length.values[owners] += sizes
-        self._ever.values[owners] += sizes
-        if self._many:
-            for i in np.flatnonzero(self._length.values[owners] > _MANY).tolist():
-                rows_of_key = self._many.get(int(owners[i]))
+        self._total.values[owners] += sizes
+        if self._row_arrays:
+            for i in np.flatnonzero(self._length.values[owners] > _MAX_LINKED).tolist():
+                rows_of_key = self._row_arrays.get(int(owners[i]))
                 if rows_of_key is not None:
                     rows_of_key.extend(in_order[starts[i] : starts[i] + sizes[i]])
 
@@ -306,44 +308,44 @@ class KeyedRows:
         """Remove distinct rows."""
         self._live.values[rows] = False
         self._changed.values[rows] = False
-        self._dead += len(rows)
-        known = rows[self._saved.values[rows]]
-        if len(known):
-            self._removed.append(known)
+        self._removed_count += len(rows)
+        checkpointed_rows = rows[self._checkpointed.values[rows]]
+        if len(checkpointed_rows):
+            self._removed.append(checkpointed_rows)
 
     def equal_rows(self, keys: Ints, columns: Sequence[pa.Array]) -> Ints:
         """Return for each given row an equal stored one, each a different one; -1 if there is none."""
         equals = np.full(len(keys), _NONE, np.int64)
-        places, rows = self.pairs(keys)
-        if not len(places):
+        positions, rows = self.pairs(keys)
+        if not len(positions):
             return equals
-        equal = np.ones(len(places), np.bool_)
-        requests, there = pa.array(places), pa.array(rows)
+        equal = np.ones(len(positions), np.bool_)
+        requests, stored_rows = pa.array(positions), pa.array(rows)
         others = [i for i in range(len(columns)) if i not in self.keys]
-        for i, stored in zip(others, self.take_all(others, there), strict=True):
+        for i, stored in zip(others, self.take_all(others, stored_rows), strict=True):
             equal &= equal_values(columns[i].take(requests), stored)
-        places, rows = places[equal], rows[equal]
-        if not len(places):
+        positions, rows = positions[equal], rows[equal]
+        if not len(positions):
             return equals
-        starts = np.flatnonzero(np.append(True, places[1:] != places[:-1]))
-        sizes = np.diff(starts, append=len(places))
+        starts = np.flatnonzero(np.append(True, positions[1:] != positions[:-1]))
+        sizes = np.diff(starts, append=len(positions))
         # Equal rows have the same candidates: the n-th row takes the n-th candidate.
         rank = _rank(rows[starts])
-        has = rank < sizes
-        equals[places[starts[has]]] = rows[starts[has] + rank[has]]
+        found = rank < sizes
+        equals[positions[starts[found]]] = rows[starts[found] + rank[found]]
         return equals
 
     def compact(self) -> None:
         """Renumber rows if many are removed."""
-        if self._dead < _MAX_DEAD or self._dead < len(self):
+        if self._removed_count < _MIN_COMPACTED or self._removed_count < len(self):
             return
         removed = self._removed_batch()
         live = self.all_rows()
         columns = take_all(self._columns, live)
-        changed, saved = (one.values[live].copy() for one in (self._changed, self._saved))
-        marks, touched = (_ints(_some(one, live)) for one in (self._mark, self._touched))
+        changed, checkpointed = (array.values[live].copy() for array in (self._changed, self._checkpointed))
+        marks, updated_at = (_ints(_optional_values(array, live)) for array in (self._mark, self._updated_at))
         order = self._arrival(live)
-        number, ever, keys = self._number.values[live], self._ever.values.copy(), self._key.values[live]
+        number, totals, keys = self._number.values[live], self._total.values.copy(), self._key.values[live]
         self.clear()
         numbers = self.find_or_add([columns[k] for k in self.keys], len(live))
         self.add(numbers, columns, marks)
@@ -351,11 +353,11 @@ class KeyedRows:
         self._order = self._longs()
         self._order.extend(order)
         self._next_order = int(order.max(initial=-1)) + 1
-        self._ever.values[numbers] = ever[keys]
+        self._total.values[numbers] = totals[keys]
         if self._clock is not None:
-            self._touched.replace(touched)
+            self._updated_at.replace(updated_at)
         self._changed.replace(changed)
-        self._saved.replace(saved)
+        self._checkpointed.replace(checkpointed)
         self._removed_before = removed
 
     # --- checkpoints
@@ -380,8 +382,8 @@ class KeyedRows:
 
     def _rows(self, rows: Ints) -> pa.RecordBatch:
         columns = [pa.array(self._hashes.values[self._key.values[rows]])]
-        columns += [pa.array(self._number.values[rows]), _some(self._mark, rows)]
-        columns += [pa.array(self._arrival(rows)), _some(self._touched, rows)]
+        columns += [pa.array(self._number.values[rows]), _optional_values(self._mark, rows)]
+        columns += [pa.array(self._arrival(rows)), _optional_values(self._updated_at, rows)]
         first, stop = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
         if self._order is None and stop - first == len(rows):
             # Rows are sorted. Most changed rows are new and consecutive.
@@ -391,20 +393,20 @@ class KeyedRows:
         names = [HASH, "number", "mark", "order", "updated_at", *(f"c{i}" for i in range(len(self._columns)))]
         return pa.record_batch(columns, names)
 
-    def everything(self) -> list[RowChange]:
+    def all_changes(self) -> list[RowChange]:
         return [RowChange(self._rows(rows)) for rows in in_pieces(self.all_rows())]
 
     def changes(self) -> list[RowChange]:
         rows, removed = np.flatnonzero(self._changed.values), self._removed_batch()
         self._changed.values[rows] = False
-        self._saved.values[rows] = True
+        self._checkpointed.values[rows] = True
         changes = [RowChange(self._rows(piece)) for piece in in_pieces(rows)]
         return changes if removed is None else [RowChange(self._rows(rows[:0]), removed), *changes]
 
     def load(self, change: RowChange) -> None:
         # Missing marks and times are nulls, which take no bytes.
-        about = [("number", pa.int64()), ("mark", None), ("order", pa.int64()), ("updated_at", None)]
-        check_columns(change, [*about, *((f"c{i}", kind) for i, kind in enumerate(self._kinds))])
+        state_columns = [("number", pa.int64()), ("mark", None), ("order", pa.int64()), ("updated_at", None)]
+        check_columns(change, [*state_columns, *((f"c{i}", kind) for i, kind in enumerate(self._kinds))])
         if change.removed is not None and change.removed.num_rows:
             columns = change.removed.columns[1:-1]
             self._drop(self._numbered(columns, change.removed.num_rows, change.removed.columns[-1]))
@@ -412,15 +414,15 @@ class KeyedRows:
         if not count:
             return
         columns = change.rows.columns[5:]
-        number, mark, order, touched = (_ints(change.rows.column(i)) for i in range(1, 5))
+        number, mark, order, updated_at = (_ints(change.rows.column(i)) for i in range(1, 5))
         # An existing row has only a new mark: it is removed and added again in its position.
         key_columns = [columns[k] for k in self.keys]
-        there = self._numbered(key_columns, count, change.rows.column(1))
-        old = there >= 0
+        existing = self._numbered(key_columns, count, change.rows.column(1))
+        old = existing >= 0
         if self._marked:
-            self._mark.values[there[old]] = mark[old]
+            self._mark.values[existing[old]] = mark[old]
         if self._clock is not None:
-            self._touched.values[there[old]] = touched[old]
+            self._updated_at.values[existing[old]] = updated_at[old]
         new = np.flatnonzero(~old)
         if len(new) < count:
             added = pa.array(new)
@@ -429,38 +431,38 @@ class KeyedRows:
         rows = self.add(keys, columns, mark[new])
         self._number.values[rows] = number[new]
         if self._clock is not None:
-            self._touched.values[rows] = touched[new]
+            self._updated_at.values[rows] = updated_at[new]
         if self._order is None:
             self._order = self._longs()
             self._order.extend(np.arange(len(self._live)))
         self._order.values[rows] = order[new]
         self._next_order = max(self._next_order, len(self._order), int(order.max()) + 1)
-        np.maximum.at(self._ever.values, keys, number[new] + 1)
+        np.maximum.at(self._total.values, keys, number[new] + 1)
         self._changed.values[rows] = False
-        self._saved.values[rows] = True
+        self._checkpointed.values[rows] = True
 
     def _numbered(self, key_columns: Sequence[pa.Array], count: int, numbers: pa.Array) -> Ints:
         """Return the rows with keys and numbers; -1 for missing ones."""
         result = np.full(count, _NONE, np.int64)
         keys = self.find(key_columns, count)
-        places, rows = self.pairs(keys)
-        same = self._number.values[rows] == numbers.to_numpy()[places]
-        result[places[same]] = rows[same]
+        positions, rows = self.pairs(keys)
+        same = self._number.values[rows] == numbers.to_numpy()[positions]
+        result[positions[same]] = rows[same]
         return result
 
     def _drop(self, rows: Ints) -> None:
         rows = rows[rows >= 0]
-        self._saved.values[rows] = False
+        self._checkpointed.values[rows] = False
         self.remove(rows)
 
 
-def _some(column: GrowingArray, rows: Ints) -> pa.Array:
+def _optional_values(column: GrowingArray, rows: Ints) -> pa.Array:
     """Return the values of rows in an optional column; nulls if it is missing."""
     return pa.array(column.values[rows]) if len(column) else pa.nulls(len(rows))
 
 
 def _ints(column: pa.Array) -> Ints:
-    """Return the values that `_some` wrote."""
+    """Return the values that `_optional_values` wrote."""
     if pa.types.is_null(column.type):
         return np.zeros(len(column), np.int64)
     return column.to_numpy()  # type: ignore[no-any-return]

@@ -17,7 +17,7 @@ from millstream.state.key_groups import stable_hash
 from millstream.state.vector_key_groups import hashes_of_ints, hashes_of_texts
 
 _NULL_HASH = stable_hash(None)
-_MOST_COMBINED = 1 << 62
+_MAX_COMBINED = 1 << 62
 # Texts up to this average length are hashed byte by byte, all at once; longer ones once per distinct value.
 _SHORT = 24
 
@@ -66,7 +66,7 @@ def grouped(columns: Sequence[pa.Array], rows: int) -> Grouped:
     codes, count = _codes(columns[0])
     for column in columns[1:]:
         more, size = _codes(column)
-        if count * size >= _MOST_COMBINED:
+        if count * size >= _MAX_COMBINED:
             codes, count = _codes(pa.array(codes))
         codes, count = codes * size + more, count * size
     if len(columns) > 1:
@@ -121,8 +121,8 @@ def hashes(columns: Sequence[pa.Array], rows: int) -> NDArray[np.uint32]:
 
 def _bytes_of(column: pa.Array) -> tuple[NDArray[np.uint8], Ints, Ints]:
     """Return the bytes of texts, and the start and end of each."""
-    _, places, body = column.buffers()
-    edges = np.frombuffer(places, np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
+    _, positions, body = column.buffers()
+    edges = np.frombuffer(positions, np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
     data = np.zeros(0, np.uint8) if body is None else np.frombuffer(body, np.uint8)[edges[0] : edges[-1]]
     edges -= edges[0]
     return data, edges[:-1], edges[1:]

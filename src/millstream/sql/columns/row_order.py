@@ -19,8 +19,8 @@ def sorted_rows(columns: Sequence[pa.Array], order: Order, rows: int) -> Ints:
     """Return the stable sort order of rows."""
     levels: list[NumpyColumn] = []
     for column, descending, nulls_first in order:
-        nulls, places = _places(columns[column], nulls_first)
-        levels += [nulls, -places if descending else places]
+        nulls, positions = _places(columns[column], nulls_first)
+        levels += [nulls, -positions if descending else positions]
     return np.lexsort(levels[::-1]) if levels else np.arange(rows)
 
 
@@ -29,17 +29,17 @@ def _places(column: pa.Array, nulls_first: bool) -> tuple[NumpyColumn, NumpyColu
     valid = valid_of(column)
     is_null = np.zeros(len(column), np.int8) if valid is None else (~valid).astype(np.int8)
     if pa.types.is_null(column.type):
-        places: NumpyColumn = np.zeros(len(column), np.int64)
+        positions: NumpyColumn = np.zeros(len(column), np.int64)
     elif is_number_like(column.type):
-        places = plain(column)
-        places = places.astype(np.int64) if places.dtype.kind != "f" else places
-        if len(places) and _has_no_negative(places):
-            places = np.unique(places, return_inverse=True)[1].astype(np.int64)
+        positions = plain(column)
+        positions = positions.astype(np.int64) if positions.dtype.kind != "f" else positions
+        if len(positions) and _has_no_negative(positions):
+            positions = np.unique(positions, return_inverse=True)[1].astype(np.int64)
     else:
-        places = pc.rank(column, tiebreaker="dense").to_numpy(zero_copy_only=False).astype(np.int64)
+        positions = pc.rank(column, tiebreaker="dense").to_numpy(zero_copy_only=False).astype(np.int64)
     if valid is not None:
-        places = np.where(valid, places, 0)
-    return -is_null if nulls_first else is_null, places
+        positions = np.where(valid, positions, 0)
+    return -is_null if nulls_first else is_null, positions
 
 
 def _has_no_negative(numbers: NumpyColumn) -> bool:

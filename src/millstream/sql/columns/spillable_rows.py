@@ -24,17 +24,17 @@ from millstream.state.spill_file import FileExtent, SpillFile
 
 BINS = 64
 # Maximum bytes of rows arranged at once, since that takes as much memory again.
-SLAB_BYTES = 32 << 20
+SPILL_CHUNK_BYTES = 32 << 20
 # Rows of a run read at once: there may be many runs.
 _RUN_ROWS = 1 << 12
 # Differs from the multiplier of key groups, or all rows of a subtask would be in few bins.
 _MULTIPLIER = np.uint32(0x85EBCA6B)
 
 
-class Arrangement(Protocol):
+class RowLayout(Protocol):
     """The layout of rows on disk."""
 
-    def arrange(self, rows: Batch) -> Iterator[tuple[int, Batch]]:
+    def split(self, rows: Batch) -> Iterator[tuple[int, Batch]]:
         """Yield rows in parts, each with the number of its bin or run."""
 
 
@@ -50,11 +50,11 @@ class HashBins:
     def __init__(self, keys: Sequence[int]) -> None:
         self._keys = tuple(keys)
 
-    def arrange(self, rows: Batch) -> Iterator[tuple[int, Batch]]:
-        yield from parted(rows, bins_of(hashes([rows.columns[k] for k in self._keys], len(rows))))
+    def split(self, rows: Batch) -> Iterator[tuple[int, Batch]]:
+        yield from split_by_bin(rows, bins_of(hashes([rows.columns[k] for k in self._keys], len(rows))))
 
 
-def parted(rows: Batch, bins: Ints) -> Iterator[tuple[int, Batch]]:
+def split_by_bin(rows: Batch, bins: Ints) -> Iterator[tuple[int, Batch]]:
     """Yield rows by bin."""
     whole = rows.take(stable_order(bins, BINS))
     ends = np.cumsum(np.bincount(bins, minlength=BINS)).tolist()
@@ -70,7 +70,7 @@ class SortedRuns:
         self._order = tuple(order)
         self._next = 0
 
-    def arrange(self, rows: Batch) -> Iterator[tuple[int, Batch]]:
+    def split(self, rows: Batch) -> Iterator[tuple[int, Batch]]:
         order, run = sorted_rows(rows.columns, self._order, len(rows)), self._next
         self._next += 1
         for start in range(0, len(rows), _RUN_ROWS):
@@ -84,7 +84,7 @@ class SpillableRows:
         self,
         kinds: Sequence[pa.DataType],
         keys: Sequence[int],
-        arrangement: Arrangement,
+        layout: RowLayout,
         file: SpillFile,
         budget: Budget,
     ) -> None:
@@ -93,13 +93,13 @@ class SpillableRows:
         Args:
             kinds: the Arrow types of the columns.
             keys: the columns that decide the owning subtask of a row.
-            arrangement: the layout on disk.
+            layout: the layout on disk.
             file: the spill file.
             budget: the memory budget.
         """
         self._kinds = list(kinds)
         self._keys = tuple(keys)
-        self._arrangement = arrangement
+        self._layout = layout
         self._file = file
         self._account = budget.account(self.spill)
         # Extents on disk, by bin or run.
@@ -177,8 +177,8 @@ class SpillableRows:
 
     def _write(self, parts: list[Batch]) -> list[FileExtent]:
         written: list[FileExtent] = []
-        for slab in slabs(parts, SLAB_BYTES):
-            for number, rows in self._arrangement.arrange(slab):
+        for chunk in in_chunks(parts, SPILL_CHUNK_BYTES):
+            for number, rows in self._layout.split(chunk):
                 written.append(self._file.write(rows.to_ipc()))
                 self.extents.setdefault(number, []).append(written[-1])
         return written
@@ -207,14 +207,14 @@ class SpillableRows:
         names = [HASH, *(f"c{i}" for i in range(len(self._kinds)))]
         return RowChange(pa.record_batch([key_hashes, *batch.columns], names))
 
-    def everything(self) -> list[RowChange]:
+    def all_changes(self) -> list[RowChange]:
         on_disk = (self._read(extent) for extents in self.extents.values() for extent in extents)
-        return [self._change(batch) for batch in slabs([*on_disk, *self._parts], SLAB_BYTES)]
+        return [self._change(batch) for batch in in_chunks([*on_disk, *self._parts], SPILL_CHUNK_BYTES)]
 
     def changes(self) -> list[RowChange]:
         new = [*(self._read(extent) for extent in self._unsaved), *self._parts[self._saved :]]
         self._unsaved, self._saved = [], len(self._parts)
-        return [self._change(batch) for batch in slabs(new, SLAB_BYTES)]
+        return [self._change(batch) for batch in in_chunks(new, SPILL_CHUNK_BYTES)]
 
     def load(self, change: RowChange) -> None:
         check_columns(change, [(f"c{i}", kind) for i, kind in enumerate(self._kinds)])
@@ -226,7 +226,7 @@ class SpillableRows:
         self._account.set_used(self._account.used + self._parts[self._saved - 1].nbytes)
 
 
-def slabs(batches: Iterable[Batch], max_bytes: int) -> Iterator[Batch]:
+def in_chunks(batches: Iterable[Batch], max_bytes: int) -> Iterator[Batch]:
     """Yield rows in large batches of about `max_bytes`."""
     some: list[Batch] = []
     size = 0

@@ -117,28 +117,28 @@ def _into_date(kind: t.DataType, zone: str) -> _Convert:
 
 def _into_timestamp(kind: t.DataType, zone: str) -> _Convert:
     assert isinstance(kind, t.TimestampType)
-    cut = _cutter(kind.precision)
+    truncate = _truncation(kind.precision)
 
     def convert(value: Value) -> int:
         if not isinstance(value, dt.datetime):
             raise TypeError("not a datetime")
-        return cut(_nanoseconds(value.replace(tzinfo=None) - _EPOCH))
+        return truncate(_nanoseconds(value.replace(tzinfo=None) - _EPOCH))
 
     return convert
 
 
 def _into_instant(kind: t.DataType, zone: str) -> _Convert:
     assert isinstance(kind, t.LocalZonedTimestampType)
-    cut = _cutter(kind.precision)
+    truncate = _truncation(kind.precision)
     session = zone_named(zone)
 
     def convert(value: Value) -> int:
         if isinstance(value, Instant):
-            return cut(value.seconds * 1_000_000_000 + value.nanos)
+            return truncate(value.seconds * 1_000_000_000 + value.nanos)
         if not isinstance(value, dt.datetime):
             raise TypeError("not a datetime")
         aware = value if value.tzinfo is not None else value.replace(tzinfo=session)
-        return cut(_nanoseconds(aware.astimezone(_UTC).replace(tzinfo=None) - _EPOCH))
+        return truncate(_nanoseconds(aware.astimezone(_UTC).replace(tzinfo=None) - _EPOCH))
 
     return convert
 
@@ -147,7 +147,7 @@ def _nanoseconds(length: dt.timedelta) -> int:
     return ((length.days * 86400 + length.seconds) * 1_000_000 + length.microseconds) * 1000
 
 
-def _cutter(precision: int) -> Callable[[int], int]:
+def _truncation(precision: int) -> Callable[[int], int]:
     """Return the function that truncates nanoseconds to a precision, in the unit of the column."""
     digit = 10 ** (9 - precision)
     unit = 1_000_000 if precision <= 3 else 1000 if precision <= 6 else 1
@@ -478,7 +478,7 @@ def _merged(left: t.DataType, right: t.DataType) -> t.DataType:
     if isinstance(left, t.MapType) and isinstance(right, t.MapType):
         return t.MapType(_merged(left.key_type, right.key_type), _merged(left.value_type, right.value_type))
     if isinstance(left, t.RowType) and isinstance(right, t.RowType):
-        theirs = {f.name: f.data_type for f in right}
-        fields = [t.RowField(f.name, _merged(f.data_type, theirs.pop(f.name, t.NullType()))) for f in left]
-        return t.RowType(fields + [t.RowField(n, k) for n, k in theirs.items()])
+        other_types = {f.name: f.data_type for f in right}
+        fields = [t.RowField(f.name, _merged(f.data_type, other_types.pop(f.name, t.NullType()))) for f in left]
+        return t.RowType(fields + [t.RowField(n, k) for n, k in other_types.items()])
     raise TypeMismatchError(f"Values of the types {left} and {right} are in one column: pass a schema.")

@@ -68,10 +68,10 @@ def _floats(column: pa.Array, kind: t.DataType, zone: str) -> pa.Array:
     text = pc.if_else(whole, pc.binary_join_element_wise(text, ".0", ""), text)
     if pc.all(usual).as_py() is not False:
         return text
-    places = np.flatnonzero(~usual.to_numpy(zero_copy_only=False))
-    odd = column.take(pa.array(places)).to_pylist()
+    positions = np.flatnonzero(~usual.to_numpy(zero_copy_only=False))
+    exceptions = column.take(pa.array(positions)).to_pylist()
     mask = pc.invert(usual)
-    return pc.replace_with_mask(text, mask, pa.array([write(v) for v in odd], pa.string()))
+    return pc.replace_with_mask(text, mask, pa.array([write(v) for v in exceptions], pa.string()))
 
 
 def _bytes(column: pa.Array, kind: t.DataType, zone: str) -> pa.Array:
@@ -84,7 +84,7 @@ def _bytes(column: pa.Array, kind: t.DataType, zone: str) -> pa.Array:
 
 def _times(column: pa.Array, kind: t.DataType, zone: str) -> pa.Array:
     assert isinstance(kind, t.TimeType)
-    text = _cut(column.cast(pa.string()), 8, min(kind.precision, 3))
+    text = _truncated(column.cast(pa.string()), 8, min(kind.precision, 3))
     if kind.precision == 0:
         return text
     # Trailing zeros of the fraction are dropped, except the first digit.
@@ -92,7 +92,7 @@ def _times(column: pa.Array, kind: t.DataType, zone: str) -> pa.Array:
     return pc.if_else(pc.ends_with(short, "."), pc.binary_join_element_wise(short, "0", ""), short)
 
 
-def _cut(text: pa.Array, seconds: int, digits: int) -> pa.Array:
+def _truncated(text: pa.Array, seconds: int, digits: int) -> pa.Array:
     """Truncate the fraction of seconds at the end of texts."""
     return pc.utf8_slice_codeunits(text, 0, seconds if digits == 0 else seconds + 1 + digits)
 
@@ -102,10 +102,10 @@ def _timestamps(column: pa.Array, kind: t.DataType, zone: str) -> pa.Array:
     if isinstance(kind, t.LocalZonedTimestampType):
         column = local(column, zone)
     text = column.cast(pa.string())
-    have = {"ms": 3, "us": 6, "ns": 9}[column.type.unit]
-    if kind.precision == have:
+    source_digits = {"ms": 3, "us": 6, "ns": 9}[column.type.unit]
+    if kind.precision == source_digits:
         return text
-    surplus = have - kind.precision + (1 if kind.precision == 0 else 0)
+    surplus = source_digits - kind.precision + (1 if kind.precision == 0 else 0)
     return pc.utf8_slice_codeunits(text, 0, -surplus)
 
 
@@ -132,7 +132,7 @@ def milliseconds_text(length: int) -> str:
     return f"{sign}{days} {hours:02d}:{minutes:02d}:{rest // 1000:02d}.{rest % 1000:03d}"
 
 
-def _each(write: Callable[[int], str]) -> Callable[[pa.Array, t.DataType, str], pa.Array]:
+def _per_value(write: Callable[[int], str]) -> Callable[[pa.Array, t.DataType, str], pa.Array]:
     return lambda column, kind, zone: pa.array(
         [None if v is None else write(v) for v in column.to_pylist()], pa.string()
     )
@@ -187,8 +187,8 @@ _WRITERS: dict[type[t.DataType], Callable[[pa.Array, t.DataType, str], pa.Array]
     t.TimeType: _times,
     t.TimestampType: _timestamps,
     t.LocalZonedTimestampType: _timestamps,
-    t.YearMonthIntervalType: _each(months_text),
-    t.DayTimeIntervalType: _each(milliseconds_text),
+    t.YearMonthIntervalType: _per_value(months_text),
+    t.DayTimeIntervalType: _per_value(milliseconds_text),
     t.ArrayType: _lists,
     t.MapType: _maps,
     t.MultisetType: _maps,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from millstream.sql import type_rules
 from millstream.sql import types as t
 from millstream.sql.functions.function import Arguments, Function, Kind, Resolved, Rule
-from millstream.sql.functions.rules import BIGINT, DOUBLE, anything, integer, number, same_as, takes, text, whole
+from millstream.sql.functions.rules import BIGINT, DOUBLE, any_integer, any_type, integer, number, same_as, takes, text
 
 
 def summed(kind: t.DataType) -> t.DataType:
@@ -51,7 +51,7 @@ def _share(kind: t.DataType) -> t.DataType | None:
 
 def _shifted_rule(arguments: Arguments) -> Resolved | None:
     """LAG and LEAD: a value, an offset, and a default."""
-    if not 1 <= len(arguments) <= 3 or (len(arguments) > 1 and whole(arguments.types[1]) is None):
+    if not 1 <= len(arguments) <= 3 or (len(arguments) > 1 and any_integer(arguments.types[1]) is None):
         return None
     value = arguments.types[0]
     if len(arguments) < 3:
@@ -73,7 +73,7 @@ def _over(name: str, rule: Rule, api: str = "") -> Function:
     return Function(name, rule, api=api, kind=Kind.OVER)
 
 
-# As Flink has it; what is longer is not cut.
+# The type of Flink; longer texts are not truncated.
 _JSON = t.VarCharType(2000)
 _SPREAD = {
     "STDDEV_POP": "stddev_pop",
@@ -91,19 +91,19 @@ FUNCTIONS = [
     _aggregate("AVG", _of(number, averaged), "avg"),
     _aggregate("MIN", _of(_ordered, _same), "min"),
     _aggregate("MAX", _of(_ordered, _same), "max"),
-    _aggregate("FIRST_VALUE", _of(anything, _same), "first_value"),
-    _aggregate("LAST_VALUE", _of(anything, _same), "last_value"),
-    _aggregate("SINGLE_VALUE", _of(anything, _same)),
+    _aggregate("FIRST_VALUE", _of(any_type, _same), "first_value"),
+    _aggregate("LAST_VALUE", _of(any_type, _same), "last_value"),
+    _aggregate("SINGLE_VALUE", _of(any_type, _same)),
     _aggregate("LISTAGG", takes(text, text, to=same_as(0), optional=1), "list_agg"),
-    _aggregate("ARRAY_AGG", takes(anything, to=lambda a: t.ArrayType(a.types[0])), "array_agg"),
-    _aggregate("COLLECT", takes(anything, to=lambda a: t.MultisetType(a.types[0]), nulls="never"), "collect"),
+    _aggregate("ARRAY_AGG", takes(any_type, to=lambda a: t.ArrayType(a.types[0])), "array_agg"),
+    _aggregate("COLLECT", takes(any_type, to=lambda a: t.MultisetType(a.types[0]), nulls="never"), "collect"),
     *(_aggregate(name, _of(number, averaged), api) for name, api in _SPREAD.items()),
     _aggregate(
-        "PERCENTILE", takes(number, _share, whole, to=_percentile_type, optional=1, nulls="always"), "percentile"
+        "PERCENTILE", takes(number, _share, any_integer, to=_percentile_type, optional=1, nulls="always"), "percentile"
     ),
-    _aggregate("JSON_OBJECTAGG", takes(text, anything, to=_JSON, nulls="never"), "json_object_agg"),
-    _aggregate("JSON_ARRAYAGG", takes(anything, to=_JSON, nulls="never"), "json_array_agg"),
-    _aggregate("APPROX_COUNT_DISTINCT", takes(anything, to=BIGINT, nulls="never")),
+    _aggregate("JSON_OBJECTAGG", takes(text, any_type, to=_JSON, nulls="never"), "json_object_agg"),
+    _aggregate("JSON_ARRAYAGG", takes(any_type, to=_JSON, nulls="never"), "json_array_agg"),
+    _aggregate("APPROX_COUNT_DISTINCT", takes(any_type, to=BIGINT, nulls="never")),
     _over("ROW_NUMBER", _numbered(BIGINT)),
     _over("RANK", _numbered(BIGINT)),
     _over("DENSE_RANK", _numbered(BIGINT)),

@@ -15,7 +15,7 @@ from millstream.sql import types as t
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.errors import TableException
 from millstream.sql.functions import dates
-from millstream.sql.functions.casts import cast_value, fitted_decimal
+from millstream.sql.functions.casts import cast_value, rescaled_decimal
 from millstream.sql.functions.function import Arguments, Datum, Function, Kernel, Resolved, Site
 from millstream.sql.functions.rules import number, same_as, takes
 from millstream.sql.functions.vectors import as_array, by_row, from_numpy, to_numpy
@@ -121,7 +121,7 @@ def _of_decimals(operator: str, site: Site, rows: int, values: Sequence[Datum]) 
     if operator in _UNCHECKED:
         exact = _exact_decimals(operator, left, right)
         if exact is not None:
-            return fitted_decimal(exact, site.type)
+            return rescaled_decimal(exact, site.type)
     if operator == "/" and site.type.precision + right.type.precision < 38:
         return _quotients(site.type, left, right)
     return _DECIMALS[operator](site, rows, [left, right])
@@ -154,7 +154,7 @@ def _quotients(kind: t.DecimalType, left: Datum, right: Datum) -> Datum:
         exact = pc.divide(wide, right.cast(pa.decimal256(right.type.precision, right.type.scale)))
     except pa.ArrowInvalid:
         raise TableException(f"ArithmeticException: {DIVISION_BY_ZERO}") from None
-    return fitted_decimal(exact, kind)
+    return rescaled_decimal(exact, kind)
 
 
 def _by_decimal(operation: Callable[[decimal.Decimal, decimal.Decimal], decimal.Decimal]) -> Kernel:

@@ -37,7 +37,7 @@ def cast(
     if type_rules.is_string(source):
         return _from_text(column, target, context, lenient)
     if isinstance(source, t.LocalZonedTimestampType) and isinstance(target, t.LocalZonedTimestampType):
-        return cut(column, target)
+        return truncate_timestamp(column, target)
     if isinstance(source, t.LocalZonedTimestampType):
         return cast(local(column, context.time_zone), t.TimestampType(source.precision), target, context, lenient)
     if isinstance(target, t.LocalZonedTimestampType):
@@ -51,20 +51,20 @@ def cast(
         if isinstance(target, t.DateType):
             return from_numpy((values // (86400 * per_second)).astype(np.int32), pa.date32(), [column])
         of_day = values % (86400 * per_second) // (per_second // 1000)
-        return cut_time(from_numpy(of_day.astype(np.int32), pa.time32("ms"), [column]), target)
+        return truncate_time(from_numpy(of_day.astype(np.int32), pa.time32("ms"), [column]), target)
     if isinstance(target, t.TimeType) and isinstance(source, t.TimeType):
-        return cut_time(column, target)
+        return truncate_time(column, target)
     raise TableException(f"Unsupported cast from '{source}' to '{target}'.")
 
 
 def _to_timestamp(column: pa.Array, source: t.DataType, target: t.TimestampType) -> pa.Array:
     if isinstance(source, t.TimestampType):
-        return cut(column, target)
+        return truncate_timestamp(column, target)
     unit = unit_of(target.precision)
     values = to_numpy(column).astype(np.int64)
     if isinstance(source, t.DateType):
         return from_numpy(scaled(values, 86400 * UNITS[unit], column), pa.timestamp(unit), [column])
-    return cut(from_numpy(values * (UNITS[unit] // 1000), pa.timestamp(unit), [column]), target)
+    return truncate_timestamp(from_numpy(values * (UNITS[unit] // 1000), pa.timestamp(unit), [column]), target)
 
 
 def scaled(values: NumpyColumn, factor: int, like: pa.Array) -> NumpyColumn:
@@ -87,23 +87,23 @@ def _too_far() -> TableException:
     return TableException("A TIMESTAMP with more than 6 digits holds the years 1678 to 2261: use TIMESTAMP(6).")
 
 
-def cut(column: pa.Array, target: t.DataType) -> pa.Array:
+def truncate_timestamp(column: pa.Array, target: t.DataType) -> pa.Array:
     """Return timestamps truncated to a type's precision."""
     assert isinstance(target, _TIMESTAMPS)
     kind = arrow_type(target)
-    have, want = UNITS[column.type.unit], UNITS[kind.unit]
+    source_unit, target_unit = UNITS[column.type.unit], UNITS[kind.unit]
     values = to_numpy(column)
-    digit = want // 10**target.precision
-    if want > have:
-        values = scaled(values, want // have, column)
-    elif want < have:
-        values = values // (have // want)
-    if digit > 1 and not (want > have and want // have >= digit):
+    digit = target_unit // 10**target.precision
+    if target_unit > source_unit:
+        values = scaled(values, target_unit // source_unit, column)
+    elif target_unit < source_unit:
+        values = values // (source_unit // target_unit)
+    if digit > 1 and not (target_unit > source_unit and target_unit // source_unit >= digit):
         values = values // digit * digit
     return from_numpy(values, kind, [column])
 
 
-def cut_time(column: pa.Array, target: t.DataType) -> pa.Array:
+def truncate_time(column: pa.Array, target: t.DataType) -> pa.Array:
     """Return times of day truncated to a type's precision."""
     assert isinstance(target, t.TimeType)
     if target.precision >= 3:
@@ -198,8 +198,8 @@ _WHOLE = re.compile(r"[+-]?\d+")
 
 def read_date(text: str) -> int | None:
     """Parse a date as CAST does: month and day are optional, and text after a blank is ignored."""
-    cut_at = text.find(" ")
-    parts = (text[:cut_at] if cut_at > 0 else text).split("-", 2)
+    end = text.find(" ")
+    parts = (text[:end] if end > 0 else text).split("-", 2)
     numbers = [int(p) for p in parts if _WHOLE.fullmatch(p.strip())]
     if len(numbers) != len(parts):
         return None

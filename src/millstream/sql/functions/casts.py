@@ -139,12 +139,12 @@ def _integral_to_decimal(column: pa.Array, cast: Cast) -> pa.Array:
     exact = type_rules.as_decimal(cast.source)
     assert exact is not None
     assert isinstance(cast.target, t.DecimalType)
-    return fitted_decimal(column.cast(arrow_type(exact)), cast.target)
+    return rescaled_decimal(column.cast(arrow_type(exact)), cast.target)
 
 
 def _decimal_to_decimal(column: pa.Array, cast: Cast) -> pa.Array:
     assert isinstance(cast.target, t.DecimalType)
-    return fitted_decimal(column, cast.target)
+    return rescaled_decimal(column, cast.target)
 
 
 def _float_to_decimal(column: pa.Array, cast: Cast) -> pa.Array:
@@ -176,7 +176,7 @@ def rounded(value: decimal.Decimal, kind: t.DecimalType) -> decimal.Decimal | No
     return result if result.copy_abs() < decimal.Decimal(10) ** (kind.precision - kind.scale) else None
 
 
-def fitted_decimal(value: Datum, kind: t.DecimalType) -> Datum:
+def rescaled_decimal(value: Datum, kind: t.DecimalType) -> Datum:
     """Return decimals rounded half up to a type's scale; null on overflow."""
     precision, scale = value.type.precision, value.type.scale
     if scale > kind.scale:
@@ -187,7 +187,7 @@ def fitted_decimal(value: Datum, kind: t.DecimalType) -> Datum:
     elif scale < kind.scale:
         precision, scale = precision + kind.scale - scale, kind.scale
         if precision > 76:
-            return _fitted_one_by_one(value, kind)
+            return _rescaled_by_row(value, kind)
         value = value.cast(_decimal(precision, scale))
     if precision > kind.precision:
         bound = decimal.Decimal(10) ** (kind.precision - kind.scale)
@@ -199,7 +199,7 @@ def fitted_decimal(value: Datum, kind: t.DecimalType) -> Datum:
     return value.cast(arrow_type(kind))
 
 
-def _fitted_one_by_one(value: Datum, kind: t.DecimalType) -> Datum:
+def _rescaled_by_row(value: Datum, kind: t.DecimalType) -> Datum:
     target = arrow_type(kind)
     if isinstance(value, pa.Scalar):
         return pa.scalar(None if not value.is_valid else rounded(value.as_py(), kind), target)

@@ -11,7 +11,7 @@ from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.value_text import local
 from millstream.sql.functions.cast_times import DAY
 from millstream.sql.functions.function import Datum, Function, Kernel, Site
-from millstream.sql.functions.rules import DATE, anything, takes
+from millstream.sql.functions.rules import DATE, any_type, takes
 
 _LTZ = t.DataTypes.TIMESTAMP_LTZ(3)
 _TIMESTAMP = t.DataTypes.TIMESTAMP(3)
@@ -72,7 +72,7 @@ FUNCTIONS = [
     _now("LOCALTIME", _TIME, _time, "local_time"),
     Function(
         "CURRENT_WATERMARK",
-        takes(anything, to=_watermark_type, nulls="always"),
+        takes(any_type, to=_watermark_type, nulls="always"),
         _watermark,
         api="current_watermark",
         deterministic=False,

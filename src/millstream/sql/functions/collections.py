@@ -35,10 +35,10 @@ def _with_member(nulls: str, to: Callable[[t.DataType], t.DataType] | None = Non
         common = type_rules.common_type([element, needle])
         if common is None or not common.is_same_but_null(element):
             return None
-        whole = t.ArrayType(element.with_nullability(element.is_nullable or (added and needle.is_nullable)))
-        result = whole if to is None else to(whole)
+        array_type = t.ArrayType(element.with_nullability(element.is_nullable or (added and needle.is_nullable)))
+        result = array_type if to is None else to(array_type)
         nullable = {"first": held.is_nullable, "any": arguments.any_nullable}[nulls]
-        cast = (whole.with_nullability(held.is_nullable), element.with_nullability(needle.is_nullable))
+        cast = (array_type.with_nullability(held.is_nullable), element.with_nullability(needle.is_nullable))
         return Resolved(result.with_nullability(nullable), cast)
 
     return rule

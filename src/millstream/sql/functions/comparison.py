@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from millstream.sql import type_rules
 from millstream.sql import types as t
 from millstream.sql.functions.function import Arguments, Datum, Function, Kernel, Resolved, Rule, Site
-from millstream.sql.functions.rules import BOOLEAN, anything, boolean, takes
+from millstream.sql.functions.rules import BOOLEAN, any_type, boolean, takes
 from millstream.sql.functions.vectors import as_array, validity, where_valid
 
 _COMPARE: dict[str, Callable[..., Datum]] = {
@@ -183,7 +183,7 @@ def _logical(operation: Callable[..., Datum]) -> Kernel:
     return lambda site, rows, values: operation(values[0], values[1])
 
 
-_TEST = takes(anything, to=BOOLEAN, nulls="never")
+_TEST = takes(any_type, to=BOOLEAN, nulls="never")
 _TRUTH = takes(boolean, to=BOOLEAN, nulls="never")
 _TWO = takes(boolean, boolean, to=BOOLEAN)
 

@@ -156,7 +156,7 @@ def _writer(piece: Piece) -> Callable[[Moment], str]:
     number = NUMBERS.get(letter)
     if number is None:
         raise BadDatePattern(f"Unsupported field: {letter}")
-    if count > _MOST.get(letter, 2):
+    if count > _MAX_LETTERS.get(letter, 2):
         raise BadDatePattern(f"Too many pattern letters: {letter}")
     return lambda moment: f"{number(moment):0{count}d}"
 
@@ -224,7 +224,7 @@ NUMBERS: dict[str, Callable[[Moment], int]] = {
     "Q": _quarter,
     "q": _quarter,
 }
-_MOST = {"D": 3, "n": 19, "N": 19, "A": 19, "W": 1, "F": 1, "c": 1}
+_MAX_LETTERS = {"D": 3, "n": 19, "N": 19, "A": 19, "W": 1, "F": 1, "c": 1}
 
 
 def styled(name: str, count: int) -> str:
@@ -475,7 +475,7 @@ def simple_parser(pattern: str) -> Callable[[str], tuple[int, int] | None]:
         result = compiled.match(text)
         if result is None:
             return None
-        return _counted_on([(f, result.group(f.group)) for f in fields])
+        return _date_of_fields([(f, result.group(f.group)) for f in fields])
 
     return read
 
@@ -497,7 +497,7 @@ def _simple_reading(piece: Piece, adjacent: bool) -> str:
     raise BadDatePattern(f"Illegal pattern character '{letter}'")
 
 
-def _counted_on(values: list[tuple[Field, str]]) -> tuple[int, int] | None:
+def _date_of_fields(values: list[tuple[Field, str]]) -> tuple[int, int] | None:
     known: dict[str, int] = {}
     for field, text in values:
         letter = field.letter

@@ -12,7 +12,17 @@ from urllib.parse import SplitResult, quote_plus, unquote_to_bytes, urlsplit
 from millstream.sql import types as t
 from millstream.sql.errors import TableException
 from millstream.sql.functions.function import Function, Kernel
-from millstream.sql.functions.rules import BIGINT, BYTES, STRING, binary, integer, takes, text, text_or_binary, whole
+from millstream.sql.functions.rules import (
+    BIGINT,
+    BYTES,
+    STRING,
+    any_integer,
+    binary,
+    integer,
+    takes,
+    text,
+    text_or_binary,
+)
 from millstream.sql.functions.vectors import by_row
 
 
@@ -167,5 +177,5 @@ FUNCTIONS = [
     ),
     Function("UNHEX", takes(text, to=BYTES, nulls="always"), by_row(_unhex), api="unhex"),
     Function("INET_ATON", takes(text, to=BIGINT, nulls="always"), by_row(_inet_aton), api="inet_aton"),
-    Function("INET_NTOA", takes(whole, to=STRING, nulls="always"), by_row(_inet_ntoa), api="inet_ntoa"),
+    Function("INET_NTOA", takes(any_integer, to=STRING, nulls="always"), by_row(_inet_ntoa), api="inet_ntoa"),
 ]

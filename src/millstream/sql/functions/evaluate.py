@@ -56,7 +56,7 @@ def narrow_condition(
 ) -> tuple[list[int], Callable[[Batch], NDArray[np.bool_]]]:
     """Return the columns that a condition uses, and its evaluator for batches of only those columns."""
     needed = sorted(columns_of(expression))
-    return needed, condition(_moved(expression, needed), context)
+    return needed, condition(_rebased(expression, needed), context)
 
 
 def compiled_all(
@@ -76,11 +76,11 @@ def compiled_all(
         seen.add(name)
     shared = list(context.shared.values())
 
-    def forget() -> None:
-        for once in shared:
-            once.forget()
+    def clear_shared() -> None:
+        for shared_expression in shared:
+            shared_expression.clear()
 
-    return [_as_arrays(_compile(e, context)) for e in all_folded], forget
+    return [_as_arrays(_compile(e, context)) for e in all_folded], clear_shared
 
 
 def _as_arrays(evaluate: _Evaluate) -> _Evaluate:
@@ -121,7 +121,7 @@ def folded(expression: Expression, context: EvaluationContext | None = None) -> 
         function = functions()[expression.function]
         if not function.deterministic or not all(isinstance(a, Constant) for a in arguments):
             return expression
-        if context is None and _is_of_a_zone(expression):
+        if context is None and _depends_on_zone(expression):
             return expression
         try:
             value = _compile(expression, context or EvaluationContext())(_NO_ROWS)
@@ -131,7 +131,7 @@ def folded(expression: Expression, context: EvaluationContext | None = None) -> 
     return expression
 
 
-def _is_of_a_zone(expression: Call) -> bool:
+def _depends_on_zone(expression: Call) -> bool:
     """Return whether a call's result may depend on the session time zone."""
     kinds = (expression.type, *(a.type for a in expression.arguments))
     return expression.function in ("FROM_UNIXTIME", "UNIX_TIMESTAMP") or any("_LTZ" in str(k) for k in kinds)
@@ -196,12 +196,12 @@ def _compile(expression: Expression, context: EvaluationContext) -> _Evaluate:
     if isinstance(expression, Constant):
         value = scalar(expression)
         return lambda batch: value
-    once: SharedExpression | None = context.shared.get(repr(expression)) if context.shared else None
-    if once is None:
+    shared_expression: SharedExpression | None = context.shared.get(repr(expression)) if context.shared else None
+    if shared_expression is None:
         return _compile_new(expression, context)
-    if once.evaluate is None:
-        once.evaluate = _compile_new(expression, context)
-    return once
+    if shared_expression.evaluate is None:
+        shared_expression.evaluate = _compile_new(expression, context)
+    return shared_expression
 
 
 def _compile_new(expression: Expression, context: EvaluationContext) -> _Evaluate:
@@ -216,7 +216,7 @@ def _call(expression: Call, context: EvaluationContext) -> _Evaluate:
     function: Function = functions()[expression.function]
     kernel = function.kernel
     if kernel is None:
-        raise TableException(f"{expression.function} cannot stand in an expression here.")
+        raise TableException(f"{expression.function} cannot be used in this expression.")
     types = tuple(a.type for a in expression.arguments)
     callers = tuple(a.function if isinstance(a, Call) else "" for a in expression.arguments)
     site = Site(function.name, expression.type, types, expression.options, context, callers)
@@ -267,45 +267,45 @@ def can_fail(expression: Expression) -> bool:
 # --- conditional evaluation
 
 
-def _moved(expression: Expression, needed: Sequence[int]) -> Expression:
+def _rebased(expression: Expression, needed: Sequence[int]) -> Expression:
     """Return an expression rebased to a batch of only some columns."""
-    places = {index: position for position, index in enumerate(needed)}
+    positions = {index: position for position, index in enumerate(needed)}
 
-    def moved(part: Expression) -> Expression | None:
-        return Column(part.type, places[part.index]) if isinstance(part, Column) else None
+    def rebase(part: Expression) -> Expression | None:
+        return Column(part.type, positions[part.index]) if isinstance(part, Column) else None
 
-    return replaced(expression, moved)
+    return replaced(expression, rebase)
 
 
-class _Some:
+class _PartialEvaluator:
     """An expression that can be evaluated for some rows of a batch."""
 
     def __init__(self, expression: Expression, context: EvaluationContext) -> None:
         self._needed = sorted(columns_of(expression))
-        self._whole = _compile(expression, context)
-        self._part = _compile(_moved(expression, self._needed), context)
+        self._evaluate_all = _compile(expression, context)
+        self._evaluate_part = _compile(_rebased(expression, self._needed), context)
         self._type = arrow_type(expression.type)
-        self.careful = can_fail(expression)
+        self.can_fail = can_fail(expression)
 
     def all(self, batch: Batch) -> Datum:
         """Return the values of all rows."""
-        return self._whole(batch)
+        return self._evaluate_all(batch)
 
     def of_rows(self, batch: Batch, rows: NumpyColumn) -> pa.Array:
         """Return the values of some rows."""
         if len(rows) == len(batch):
-            return as_array(self._whole(batch), len(batch))
-        places = pa.array(rows)
-        some = Batch([batch.columns[i].take(places) for i in self._needed], rows=len(rows))
-        return as_array(self._part(some), len(rows))
+            return as_array(self._evaluate_all(batch), len(batch))
+        positions = pa.array(rows)
+        part = Batch([batch.columns[i].take(positions) for i in self._needed], rows=len(rows))
+        return as_array(self._evaluate_part(part), len(rows))
 
 
 def _logical(expression: Call, context: EvaluationContext) -> _Evaluate:
     """AND and OR: the right operand is evaluated only where the left one does not decide."""
     left = _compile(expression.arguments[0], context)
-    right = _Some(expression.arguments[1], context)
+    right = _PartialEvaluator(expression.arguments[1], context)
     operation = pc.and_kleene if expression.function == "AND" else pc.or_kleene
-    if not right.careful:
+    if not right.can_fail:
         return lambda batch: operation(left(batch), right.all(batch))
     decides = expression.function == "OR"
 
@@ -327,15 +327,17 @@ def _logical(expression: Call, context: EvaluationContext) -> _Evaluate:
 def _case(expression: Call, context: EvaluationContext) -> _Evaluate:
     """CASE: conditions and values in turn, then the default."""
     arguments = expression.arguments
-    conditions = [_Some(c, context) for c in arguments[:-1:2]]
-    values = [_Some(v, context) for v in (*arguments[1:-1:2], arguments[-1])]
+    conditions = [_PartialEvaluator(c, context) for c in arguments[:-1:2]]
+    values = [_PartialEvaluator(v, context) for v in (*arguments[1:-1:2], arguments[-1])]
     kind = arrow_type(expression.type)
-    if not any(part.careful for part in (*conditions, *values)) and not pa.types.is_nested(kind):
+    if not any(part.can_fail for part in (*conditions, *values)) and not pa.types.is_nested(kind):
         return _case_of_all(conditions, values, kind)
     return _case_of_some(conditions, values, kind)
 
 
-def _case_of_all(conditions: Sequence[_Some], values: Sequence[_Some], kind: pa.DataType) -> _Evaluate:
+def _case_of_all(
+    conditions: Sequence[_PartialEvaluator], values: Sequence[_PartialEvaluator], kind: pa.DataType
+) -> _Evaluate:
     """Evaluate all branches for all rows, which is faster where nothing can fail."""
 
     def evaluate(batch: Batch) -> Datum:
@@ -352,20 +354,22 @@ def _case_of_all(conditions: Sequence[_Some], values: Sequence[_Some], kind: pa.
     return evaluate
 
 
-def _case_of_some(conditions: Sequence[_Some], values: Sequence[_Some], kind: pa.DataType) -> _Evaluate:
+def _case_of_some(
+    conditions: Sequence[_PartialEvaluator], values: Sequence[_PartialEvaluator], kind: pa.DataType
+) -> _Evaluate:
     def evaluate(batch: Batch) -> Datum:
-        left = np.arange(len(batch))
+        remaining = np.arange(len(batch))
         parts: list[tuple[NumpyColumn, pa.Array]] = []
         for test, value in zip(conditions, values[:-1], strict=True):
-            if not len(left):
+            if not len(remaining):
                 break
-            truth = _mask(test.of_rows(batch, left), len(left))
+            truth = _mask(test.of_rows(batch, remaining), len(remaining))
             if truth.any():
-                chosen = left[truth]
+                chosen = remaining[truth]
                 parts.append((chosen, value.of_rows(batch, chosen).cast(kind)))
-            left = left[~truth]
-        if len(left):
-            parts.append((left, values[-1].of_rows(batch, left).cast(kind)))
+            remaining = remaining[~truth]
+        if len(remaining):
+            parts.append((remaining, values[-1].of_rows(batch, remaining).cast(kind)))
         return scattered(parts, len(batch), kind)
 
     return evaluate
@@ -377,9 +381,9 @@ def _if(expression: Call, context: EvaluationContext) -> _Evaluate:
 
 def _coalesce(expression: Call, context: EvaluationContext) -> _Evaluate:
     """COALESCE and IFNULL: the first value that is not null."""
-    values = [_Some(v, context) for v in expression.arguments]
+    values = [_PartialEvaluator(v, context) for v in expression.arguments]
     kind = arrow_type(expression.type)
-    careful = any(v.careful for v in values[1:]) or pa.types.is_nested(kind)
+    any_can_fail = any(v.can_fail for v in values[1:]) or pa.types.is_nested(kind)
 
     def of_all(batch: Batch) -> Datum:
         return pc.coalesce(*(v.all(batch) for v in values))
@@ -395,7 +399,7 @@ def _coalesce(expression: Call, context: EvaluationContext) -> _Evaluate:
             first = scattered(parts, len(batch), kind)
         return first
 
-    return of_some if careful else of_all
+    return of_some if any_can_fail else of_all
 
 
 _FORMS: dict[str, Callable[[Call, EvaluationContext], _Evaluate]] = {

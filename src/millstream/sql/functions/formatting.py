@@ -16,7 +16,7 @@ from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.value_text import local
 from millstream.sql.columns.zones import zone_named
 from millstream.sql.errors import TableException, ValidationException
-from millstream.sql.functions.cast_times import UNITS, cut, read_date, read_timestamp, to_instants
+from millstream.sql.functions.cast_times import UNITS, read_date, read_timestamp, to_instants, truncate_timestamp
 from millstream.sql.functions.date_patterns import (
     BadDatePattern,
     Moment,
@@ -75,13 +75,13 @@ def _formatted(column: pa.Array, pattern: str) -> pa.Array:
     pieces = _quick_pieces(pattern)
     if pieces is not None:
         # Many rows share a day or minute: format each once.
-        times = cut(column, t.TimestampType(3))
+        times = truncate_timestamp(column, t.TimestampType(3))
         unit = min((_MILLIS[letters] for letters, _ in pieces if letters), default=_DAY)
         encoded = from_numpy(to_numpy(times) // unit * unit, times.type, [times]).dictionary_encode()
         shown = encoded.dictionary.cast(pa.string())
         lengths = pc.min_max(pc.utf8_length(shown)).as_py()
         if lengths["min"] == lengths["max"] == len(_SHOWN):
-            return _cut_out(shown, pieces).take(encoded.indices)
+            return _from_slices(shown, pieces).take(encoded.indices)
     return pa.array([_one(m, pattern) for m in _moments(column)], pa.string())
 
 
@@ -94,8 +94,8 @@ def _quick_pieces(pattern: str) -> list[tuple[str, str]] | None:
     return pieces if all(not letters or letters in _QUICK for letters, _ in pieces) and pieces else None
 
 
-def _cut_out(shown: pa.Array, pieces: list[tuple[str, str]]) -> pa.Array:
-    """Concatenate slices of formatted times; adjacent slices are cut at once."""
+def _from_slices(shown: pa.Array, pieces: list[tuple[str, str]]) -> pa.Array:
+    """Concatenate slices of formatted times; adjacent slices are taken as one."""
     parts: list[pa.Array | str] = []
     span: tuple[int, int] | None = None
     for letters, text_between in pieces:
@@ -252,8 +252,8 @@ def _to_instant(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     if type_rules.is_string(site.types[0]):
         return by_row(_text_to_instant, with_site=True)(site, rows, values)
     precision = 3 if len(values) == 1 else values[1].as_py() if isinstance(values[1], pa.Scalar) else None
-    whole = isinstance(values[0], pa.Array) and isinstance(site.types[0], t.IntegralType)
-    if whole and precision is not None and 0 <= precision <= _digits(site):
+    is_integer = isinstance(values[0], pa.Array) and isinstance(site.types[0], t.IntegralType)
+    if is_integer and precision is not None and 0 <= precision <= _digits(site):
         scale = 10 ** (_digits(site) - precision)
         return pc.multiply(values[0].cast(pa.int64()), scale).cast(arrow_type(site.type))
     return by_row(_number_to_instant, with_site=True)(site, rows, values)
@@ -320,9 +320,9 @@ def _convert_tz(value: str, source: str, target: str) -> str | None:
     result = simple_parser(_DEFAULT)(value)
     if result is None:
         return None
-    there = _from_utc(_to_utc(result[0], _java_zone(source)), _java_zone(target))
+    moment = _from_utc(_to_utc(result[0], _java_zone(source)), _java_zone(target))
     try:
-        return simple_formatter(_DEFAULT)(Moment.of(there), target)
+        return simple_formatter(_DEFAULT)(Moment.of(moment), target)
     except BadDatePattern:
         return None
 

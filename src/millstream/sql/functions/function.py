@@ -219,7 +219,7 @@ class SharedExpression:
             self._batch = batch
         return self._value
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         self._batch = self._value = None
 
 

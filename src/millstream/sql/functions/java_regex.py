@@ -331,10 +331,10 @@ class _Reader:
         if c in "123456789":
             self.is_plain = False
             return f"(?:\\{c})"
-        inside, negated = self._inside(c)
+        inside, negated = self._class_item(c)
         return f"[{'^' if negated else ''}{inside}]"
 
-    def _inside(self, c: str) -> tuple[str, bool]:
+    def _class_item(self, c: str) -> tuple[str, bool]:
         """Return the class of an escape, as the inside of a class, and whether it is negated."""
         if c.lower() in _SHORT:
             return _SHORT[c.lower()], c.isupper()
@@ -418,7 +418,7 @@ class _Reader:
             result = self._text[self._position : stop if stop >= 0 else None]
             self._position = stop + 2 if stop >= 0 else len(self._text)
             return inside + "".join(map(re.escape, result)), parts
-        reported, negated = self._inside(c)
+        reported, negated = self._class_item(c)
         if negated:
             self.is_plain = False
             return inside, [*parts, f"[^{reported}]"]

@@ -32,7 +32,7 @@ from millstream.sql.functions.function import (
     Site,
 )
 from millstream.sql.functions.json_path import PathError, is_json, parsed, path_of, scalar_text, written
-from millstream.sql.functions.rules import BOOLEAN, STRING, anything, takes, text
+from millstream.sql.functions.rules import BOOLEAN, STRING, any_type, takes, text
 from millstream.sql.functions.vectors import as_array, by_row
 
 _MODE = re.compile(r"\s*(?P<mode>strict|lax)\s+(?P<path>.+)", re.IGNORECASE | re.DOTALL)
@@ -239,10 +239,10 @@ def _is_json(kind: str, negated: bool) -> Kernel:
 # --- constructors
 
 
-def _values_of(value: Datum, kind: t.DataType, rows: int, zone: str, is_made: bool) -> list[Json]:
+def _values_of(value: Datum, kind: t.DataType, rows: int, zone: str, is_constructed: bool) -> list[Json]:
     """Return values as `written` expects them; text that is JSON is parsed."""
     column = as_array(value, rows)
-    if is_made:
+    if is_constructed:
         return [None if v is None else _read(v) for v in column.to_pylist()]
     return _jsonable(column, kind, zone)
 
@@ -333,8 +333,8 @@ def _all_scalars(values: Sequence[Datum]) -> bool:
 
 def _string(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     fixed = isinstance(values[0], pa.Scalar)
-    is_made = bool(site.callers) and site.callers[0] in JSON_CONSTRUCTORS
-    result = _values_of(values[0], site.types[0], 1 if fixed else rows, site.context.time_zone, is_made)
+    is_constructed = bool(site.callers) and site.callers[0] in JSON_CONSTRUCTORS
+    result = _values_of(values[0], site.types[0], 1 if fixed else rows, site.context.time_zone, is_constructed)
     texts = [None if v is None else written(v) for v in result]
     return pa.scalar(texts[0], pa.string()) if fixed else pa.array(texts, pa.string())
 
@@ -389,7 +389,7 @@ def _unquote(value: str) -> str:
     return "".join([*inner, content[last:]]).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-_CLAUSED = {
+_VALUE_FUNCTIONS = {
     "JSON_VALUE": (_value_rule, _json_value, "json_value"),
     "JSON_QUERY": (_query_rule, _json_query, "json_query"),
 }
@@ -397,7 +397,7 @@ _CLAUSED = {
 FUNCTIONS = [
     *(
         Function(name, rule, by_row(one, with_site=True), api=api, fails=True)
-        for name, (rule, one, api) in _CLAUSED.items()
+        for name, (rule, one, api) in _VALUE_FUNCTIONS.items()
     ),
     Function(
         "JSON_EXISTS",
@@ -418,7 +418,7 @@ FUNCTIONS = [
     ),
     Function("JSON_OBJECT", _object_rule, _object, api="json_object"),
     Function("JSON_ARRAY", _array_rule, _array, api="json_array"),
-    Function("JSON_STRING", takes(anything, to=STRING), _string, api="json_string"),
+    Function("JSON_STRING", takes(any_type, to=STRING), _string, api="json_string"),
     Function("JSON", takes(text, to=STRING), _raw, api="json"),
     Function("JSON_QUOTE", takes(text, to=STRING), by_row(_quote), api="json_quote"),
     Function("JSON_UNQUOTE", takes(text, to=STRING), by_row(_unquote), api="json_unquote"),

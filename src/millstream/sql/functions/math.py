@@ -15,12 +15,13 @@ from millstream.sql import types as t
 from millstream.sql.columns.numpy_arrays import NumpyColumn
 from millstream.sql.errors import TableException
 from millstream.sql.functions import dates
-from millstream.sql.functions.casts import cast_value, fitted_decimal, rounded
+from millstream.sql.functions.casts import cast_value, rescaled_decimal, rounded
 from millstream.sql.functions.function import Arguments, Datum, Function, Kernel, Resolved, Site
 from millstream.sql.functions.rules import (
     DOUBLE,
     INT,
     STRING,
+    any_integer,
     double,
     either,
     integer,
@@ -28,7 +29,6 @@ from millstream.sql.functions.rules import (
     same_as,
     takes,
     text,
-    whole,
 )
 from millstream.sql.functions.vectors import as_array, by_row, from_numpy, to_numpy
 
@@ -132,7 +132,7 @@ def _whole_rule(arguments: Arguments) -> Resolved | None:
     return Resolved(kind, (kind,)) if type_rules.is_numeric(kind) else None
 
 
-def _whole(up: bool) -> Kernel:
+def _ceil_or_floor(up: bool) -> Kernel:
     def kernel(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
         if site.options:
             return (dates.ROUND_UP if up else dates.ROUND_DOWN)(site, rows, values)
@@ -194,7 +194,7 @@ def _round_decimals(column: pa.Array, places: int, mode: str, kind: t.DecimalTyp
     if places >= scale:
         return column
     wide = column.cast(pa.decimal128(precision + 1, scale) if precision < 38 else pa.decimal256(39, scale))
-    return fitted_decimal(pc.round(wide, ndigits=places, round_mode=_ARROW_MODES[mode]), kind)
+    return rescaled_decimal(pc.round(wide, ndigits=places, round_mode=_ARROW_MODES[mode]), kind)
 
 
 def _round_doubles(column: pa.Array, places: int) -> pa.Array:
@@ -203,8 +203,8 @@ def _round_doubles(column: pa.Array, places: int) -> pa.Array:
     power = 10.0 ** abs(places)
     with np.errstate(all="ignore"):
         scaled = np.abs(values) * power if places >= 0 else np.abs(values) / power
-        whole = np.floor(scaled + 0.5)
-        result = np.copysign(whole / power if places >= 0 else whole * power, values)
+        integral = np.floor(scaled + 0.5)
+        result = np.copysign(integral / power if places >= 0 else integral * power, values)
         unsure = (np.abs(scaled - np.floor(scaled) - 0.5) < 1e-4) | (scaled > 1e11)
     kind = t.DataTypes.DOUBLE()
     for row in np.flatnonzero(unsure & np.isfinite(values)).tolist():
@@ -298,8 +298,14 @@ _LARGEST = takes(number, to=same_as(0))
 FUNCTIONS = [
     Function("ABS", takes(_sized, to=same_as(0)), _abs, ("ABS(<NUMERIC>)",), "abs"),
     Function("SIGN", _LARGEST, _sign, ("SIGN(<NUMERIC>)",), "sign"),
-    Function("FLOOR", _whole_rule, _whole(False), ("FLOOR(<NUMERIC>)", "FLOOR(<DATETIME> TO <TIME_UNIT>)"), "floor"),
-    Function("CEIL", _whole_rule, _whole(True), ("CEIL(<NUMERIC>)", "CEIL(<DATETIME> TO <TIME_UNIT>)"), "ceil"),
+    Function(
+        "FLOOR",
+        _whole_rule,
+        _ceil_or_floor(False),
+        ("FLOOR(<NUMERIC>)", "FLOOR(<DATETIME> TO <TIME_UNIT>)"),
+        "floor",
+    ),
+    Function("CEIL", _whole_rule, _ceil_or_floor(True), ("CEIL(<NUMERIC>)", "CEIL(<DATETIME> TO <TIME_UNIT>)"), "ceil"),
     Function("ROUND", _places_rule, _to_places(decimal.ROUND_HALF_UP), ("ROUND(<NUMERIC>, <INTEGER>)",), "round"),
     Function("TRUNCATE", _places_rule, _to_places(decimal.ROUND_DOWN), ("TRUNCATE(<NUMERIC>, <INTEGER>)",), "truncate"),
     _one_double("SQRT", np.sqrt),
@@ -332,6 +338,6 @@ FUNCTIONS = [
         api="rand_integer",
         deterministic=False,
     ),
-    Function("BIN", takes(whole, to=STRING), by_row(_bin), api="bin"),
-    Function("HEX", takes(either(whole, text), to=STRING), by_row(_hex), api="hex"),
+    Function("BIN", takes(any_integer, to=STRING), by_row(_bin), api="bin"),
+    Function("HEX", takes(either(any_integer, text), to=STRING), by_row(_hex), api="hex"),
 ]

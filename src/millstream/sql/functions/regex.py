@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from millstream.sql import types as t
 from millstream.sql.functions.function import Datum, Function, Site
 from millstream.sql.functions.java_regex import BadPattern, java_pattern
-from millstream.sql.functions.rules import BOOLEAN, INT, STRING, integer, takes, text, whole
+from millstream.sql.functions.rules import BOOLEAN, INT, STRING, any_integer, integer, takes, text
 from millstream.sql.functions.strings import is_ascii
 from millstream.sql.functions.vectors import by_row
 
@@ -219,7 +219,7 @@ FUNCTIONS = [
     ),
     Function(
         "REGEXP_EXTRACT_ALL",
-        takes(text, text, whole, to=t.ArrayType(STRING), optional=1, nulls="always"),
+        takes(text, text, any_integer, to=t.ArrayType(STRING), optional=1, nulls="always"),
         by_row(_regexp_extract_all),
         api="regexp_extract_all",
     ),

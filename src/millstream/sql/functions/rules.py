@@ -25,7 +25,7 @@ def _is_null(kind: t.DataType) -> bool:
     return isinstance(kind, t.NullType)
 
 
-def anything(kind: t.DataType) -> t.DataType | None:
+def any_type(kind: t.DataType) -> t.DataType | None:
     """Accept every type."""
     return kind
 
@@ -50,7 +50,7 @@ def number(kind: t.DataType) -> t.DataType | None:
     return INT if _is_null(kind) else kind if type_rules.is_numeric(kind) else None
 
 
-def whole(kind: t.DataType) -> t.DataType | None:
+def any_integer(kind: t.DataType) -> t.DataType | None:
     """Accept integers unchanged."""
     return INT if _is_null(kind) else kind if isinstance(kind, t.IntegralType) else None
 
@@ -116,7 +116,7 @@ def takes(
         optional: the number of optional parameters at the end.
         rest: the rule of any number of further arguments.
         nulls: whether the result is nullable: if any argument is (`any`), if all are (`all`), `always`, `never`, or
-            as the result type says (`own`).
+            as the result type defines (`own`).
     """
 
     def rule(arguments: Arguments) -> Resolved | None:

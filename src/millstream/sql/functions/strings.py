@@ -18,12 +18,12 @@ from millstream.sql.functions.rules import (
     BOOLEAN,
     INT,
     STRING,
+    any_integer,
     binary,
     integer,
     same_as,
     takes,
     text,
-    whole,
 )
 from millstream.sql.functions.vectors import as_array, by_row
 
@@ -84,9 +84,9 @@ def _concat_ws(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
         return by_row(lambda s: "")(site, rows, values)
     columns = [as_array(v, rows) for v in rest]
     missing = [pc.is_null(c) for c in columns]
-    nothing = reduce(pc.and_, missing)
+    all_missing = reduce(pc.and_, missing)
     # Arrow's kernel drops rows without any value, which would shift the others.
-    columns[0] = pc.if_else(nothing, "", columns[0])
+    columns[0] = pc.if_else(all_missing, "", columns[0])
     between = as_array(separator, rows)
     joined = pc.binary_join_element_wise(*columns, pc.fill_null(between, ""), null_handling="skip")
     return pc.if_else(pc.is_valid(between), joined, pa.scalar(None, pa.string()))
@@ -106,9 +106,9 @@ def substring(value: str, start: int, length: int | None = None) -> str | None:
 
 
 def _substring(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
-    value, *places = values
-    fixed = [p.as_py() for p in places if isinstance(p, pa.Scalar)]
-    if isinstance(value, pa.Scalar) or len(fixed) < len(places) or None in fixed:
+    value, *bounds = values
+    fixed = [p.as_py() for p in bounds if isinstance(p, pa.Scalar)]
+    if isinstance(value, pa.Scalar) or len(fixed) < len(bounds) or None in fixed:
         return by_row(substring)(site, rows, values)
     start, length = (*fixed, None)[:2]
     if start < 0 or (length is not None and length < 0):
@@ -275,7 +275,9 @@ FUNCTIONS = [
     Function("CONCAT", takes(text, rest=text, to=STRING), _concatenated, api="concat"),
     Function("CONCAT_WS", takes(text, rest=text, to=STRING), _concat_ws, api="concat_ws"),
     *(
-        Function(name, takes(text, whole, whole, to=_part_type, optional=1, nulls="always"), _substring, api=api)
+        Function(
+            name, takes(text, any_integer, any_integer, to=_part_type, optional=1, nulls="always"), _substring, api=api
+        )
         for name, api in (("SUBSTRING", "substring"), ("SUBSTR", "substr"))
     ),
     Function("TRIM", takes(text, text, to=_trim_type), _trim, api="trim"),

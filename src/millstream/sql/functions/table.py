@@ -93,12 +93,12 @@ def signature(name: str, types: Sequence[DataType]) -> str:
 
 def unknown(name: str, types: Sequence[DataType]) -> ValidationException:
     """Return the error for an unknown function, with the type families of the arguments."""
-    families = ", ".join(f"<{next((word for k, word in _AT_LARGE if isinstance(t, k)), _family(t))}>" for t in types)
+    families = ", ".join(f"<{next((word for k, word in _ROOTS if isinstance(t, k)), _family(t))}>" for t in types)
     hint = did_you_mean(name, filter(str.isidentifier, functions()))
     return ValidationException(f"No match found for function signature {name}({families}){hint}")
 
 
-_AT_LARGE: list[tuple[type[DataType] | tuple[type[DataType], ...], str]] = [
+_ROOTS: list[tuple[type[DataType] | tuple[type[DataType], ...], str]] = [
     (NumericType, "NUMERIC"),
     ((CharType, VarCharType), "CHARACTER"),
     ((BinaryType, VarBinaryType), "BINARY"),

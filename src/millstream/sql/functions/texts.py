@@ -23,14 +23,14 @@ from millstream.sql.functions.rules import (
     BOOLEAN,
     INT,
     STRING,
-    anything,
+    any_integer,
+    any_type,
     either,
     integer,
     same_as,
     takes,
     text,
     text_or_binary,
-    whole,
 )
 from millstream.sql.functions.strings import varying
 from millstream.sql.functions.vectors import by_row
@@ -77,8 +77,8 @@ def _pad_kernel(left: bool) -> Kernel:
         value, length, by = values
         constant = isinstance(length, pa.Scalar) and isinstance(by, pa.Scalar) and length.is_valid and by.is_valid
         if constant and not isinstance(value, pa.Scalar) and length.as_py() >= 0 and len(by.as_py()) == 1:
-            cut = pc.utf8_slice_codeunits(value, 0, length.as_py())
-            return operation(cut, length.as_py(), by.as_py())
+            prefix = pc.utf8_slice_codeunits(value, 0, length.as_py())
+            return operation(prefix, length.as_py(), by.as_py())
         return by_row(_padded(left))(site, rows, values)
 
     return kernel
@@ -192,13 +192,13 @@ def _nth_part(column: pa.Array, separator: int, index: int) -> pa.Array:
     has_end = count > index
     ends = np.where(has_end, separators[np.where(has_end, first[:-1] + index, -1)] + begin, ends)
     # One column of all slices between these positions; every other one is a part.
-    places = np.empty(2 * len(column), np.int32)
-    places[::2], places[1::2] = starts, ends
-    pieces = pa.StringArray.from_buffers(max(len(places) - 1, 0), pa.py_buffer(places), letters)
+    positions = np.empty(2 * len(column), np.int32)
+    positions[::2], positions[1::2] = starts, ends
+    pieces = pa.StringArray.from_buffers(max(len(positions) - 1, 0), pa.py_buffer(positions), letters)
     missing = (count < index) | (np.diff(offset_of) == 0)
     if column.null_count:
         missing |= column.is_null().to_numpy(zero_copy_only=False)
-    return pieces.take(pa.array(np.arange(0, len(places), 2), mask=missing))
+    return pieces.take(pa.array(np.arange(0, len(positions), 2), mask=missing))
 
 
 def _split_preserving(value: str, separator: str) -> list[str]:
@@ -248,7 +248,7 @@ def _elt_kernel(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
 
 
 def _elt_rule(arguments: Arguments) -> Resolved | None:
-    if len(arguments) < 2 or whole(arguments.types[0]) is None:
+    if len(arguments) < 2 or any_integer(arguments.types[0]) is None:
         return None
     kinds = arguments.types[1:]
     result = type_rules.common_type(kinds)
@@ -305,7 +305,7 @@ def _test(name: str, test: Callable[[str], bool]) -> Function:
             return by_row(lambda v: v is not None and test(v), keep_nulls=True)(site, rows, values)
         return by_row(lambda v: name != "IS_ALPHA" and v is not None, keep_nulls=True)(site, rows, values)
 
-    return Function(name, takes(anything, to=BOOLEAN, nulls="never"), kernel)
+    return Function(name, takes(any_type, to=BOOLEAN, nulls="never"), kernel)
 
 
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?|[+-]?(NaN|Infinity)")
@@ -344,10 +344,10 @@ FUNCTIONS = [
     ),
     Function("ELT", _elt_rule, _elt_kernel, api="elt"),
     Function("ASCII", takes(text, to=INT), by_row(_ascii), api="ascii"),
-    Function("CHR", takes(whole, to=STRING, nulls="always"), by_row(_chr), api="chr"),
+    Function("CHR", takes(any_integer, to=STRING, nulls="always"), by_row(_chr), api="chr"),
     Function(
         "PRINTF",
-        takes(text, rest=anything, to=STRING, nulls="always"),
+        takes(text, rest=any_type, to=STRING, nulls="always"),
         by_row(_printf, keep_nulls=True, with_site=True),
         api="printf",
     ),

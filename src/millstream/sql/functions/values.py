@@ -18,17 +18,17 @@ from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.functions.casts import cast_value
 from millstream.sql.functions.comparison import comparable, compare
 from millstream.sql.functions.function import Arguments, Datum, Function, Kernel, Resolved, Site
-from millstream.sql.functions.rules import BOOLEAN, STRING, anything, boolean, common, takes
+from millstream.sql.functions.rules import BOOLEAN, STRING, any_type, boolean, common, takes
 from millstream.sql.functions.vectors import as_array, from_stored, stored, stored_scalar, to_numpy
 
 
 def _in(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     """Return whether the first value is among the others, which are mostly constants."""
-    value, *among = values
-    if not all(isinstance(v, pa.Scalar) for v in among):
-        tests = [compare("=", site.types[0], value, v, rows) for v in among]
+    value, *operands = values
+    if not all(isinstance(v, pa.Scalar) for v in operands):
+        tests = [compare("=", site.types[0], value, v, rows) for v in operands]
         return reduce(pc.or_kleene, tests)
-    known = [v for v in among if v.is_valid]
+    known = [v for v in operands if v.is_valid]
     result: Datum
     if not known:
         result = pa.scalar(False)
@@ -37,7 +37,7 @@ def _in(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     else:
         choices = from_stored([stored_scalar(k) for k in known], value.type)
         result = pc.is_in(value, value_set=choices)
-    if len(known) < len(among):
+    if len(known) < len(operands):
         # An unknown value might be equal.
         result = pc.if_else(result, result, pa.scalar(None, pa.bool_()))
     return pc.if_else(pc.is_valid(value), result, pa.scalar(None, pa.bool_()))
@@ -97,7 +97,7 @@ def _greatest(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
 def _typeof_rule(arguments: Arguments) -> Resolved | None:
     if len(arguments) > 1 and arguments.constant(1) is None:
         return None
-    return takes(anything, boolean, to=STRING, optional=1, nulls="always")(arguments)
+    return takes(any_type, boolean, to=STRING, optional=1, nulls="always")(arguments)
 
 
 def _typeof(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
@@ -147,8 +147,8 @@ def interleaved(columns: Sequence[pa.Array], rows: int) -> pa.Array:
     """Return the elements interleaved by row: those of the first row, then of the second, and so on."""
     if len(columns) == 1:
         return columns[0]
-    places = (np.arange(rows)[:, None] + np.arange(len(columns))[None, :] * rows).ravel()
-    return pa.concat_arrays(columns).take(pa.array(places))
+    positions = (np.arange(rows)[:, None] + np.arange(len(columns))[None, :] * rows).ravel()
+    return pa.concat_arrays(columns).take(pa.array(positions))
 
 
 def _array(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
@@ -177,7 +177,7 @@ def _map(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     keys = interleaved([c.cast(kind.key_type) for c in columns[::2]], count)
     items = interleaved([c.cast(kind.item_type) for c in columns[1::2]], count)
     if keys.null_count:
-        raise TableException("A key of a MAP is null, which has no place in it.")
+        raise TableException("A key of a MAP must not be null.")
     pairs = len(values) // 2
     constant = [stored_scalar(v) for v in values[::2] if isinstance(v, pa.Scalar)]
     if pairs > 1 and (len(constant) < pairs or len({repr(c) for c in constant}) < pairs):
@@ -224,12 +224,12 @@ def _item(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
         return result[0] if fixed else result
     index = as_array(values[1], count)
     ends = to_numpy(column.offsets)
-    places = ends[:-1] + to_numpy(index).astype(np.int64) - 1
-    valid = (places >= ends[:-1]) & (places < ends[1:])
+    positions = ends[:-1] + to_numpy(index).astype(np.int64) - 1
+    valid = (positions >= ends[:-1]) & (positions < ends[1:])
     for part in (column, index):
         if part.null_count:
             valid &= part.is_valid().to_numpy(zero_copy_only=False)
-    result = column.values.take(pa.array(np.where(valid, places, 0), mask=~valid))
+    result = column.values.take(pa.array(np.where(valid, positions, 0), mask=~valid))
     return result[0] if fixed else result
 
 
@@ -270,7 +270,7 @@ FUNCTIONS = [
     Function("LEAST", common(_if_ordered), _extreme(pc.min_element_wise)),
     Function("TYPEOF", _typeof_rule, _typeof),
     # Internal: buckets of distinct values (`optimizer/rules/aggregate_phases.py`).
-    Function("$HASH_CODE", takes(anything, to=t.IntType(False), nulls="never"), _hash_code),
+    Function("$HASH_CODE", takes(any_type, to=t.IntType(False), nulls="never"), _hash_code),
     Function("UUID", _NONE, _uuid, api="uuid", deterministic=False),
     Function(
         "CURRENT_DATABASE", takes(to=STRING, nulls="never"), _database, api="current_database", deterministic=False

@@ -98,13 +98,13 @@ def from_numpy(values: NumpyColumn, kind: pa.DataType, like: Sequence[pa.Array] 
 
 def scattered(parts: Sequence[tuple[NumpyColumn, pa.Array]], rows: int, kind: pa.DataType) -> pa.Array:
     """Return a column with each part's values at its indexes, and null elsewhere."""
-    places = np.full(rows, -1, np.int64)
+    positions = np.full(rows, -1, np.int64)
     start = 0
     for rows_of_part, values in parts:
-        places[rows_of_part] = np.arange(start, start + len(values))
+        positions[rows_of_part] = np.arange(start, start + len(values))
         start += len(values)
     joined = pa.concat_arrays([values for _, values in parts]) if parts else pa.nulls(0, kind)
-    return joined.take(pa.array(places, mask=places < 0))
+    return joined.take(pa.array(positions, mask=positions < 0))
 
 
 # --- fallback to Python
@@ -197,27 +197,27 @@ def _called(call: Callable[..., Value], values: Sequence[Datum], rows: int, keep
     if not keep_nulls and any(fixed[i] is None for i in range(len(values)) if i not in varying):
         return [None] * rows
     if len(varying) == 1:
-        return _called_once_each(call, values, varying[0], fixed, keep_nulls)
+        return _called_per_distinct_value(call, values, varying[0], fixed, keep_nulls)
     columns = [stored(v) if i in varying else [fixed[i]] * rows for i, v in enumerate(values)]
     if keep_nulls:
         return list(map(call, *columns))
     return [None if None in row else call(*row) for row in zip(*columns, strict=True)]
 
 
-def _called_once_each(
+def _called_per_distinct_value(
     call: Callable[..., Value], values: Sequence[Datum], varying: int, fixed: list[Value], keep_nulls: bool
 ) -> list[Value]:
     """Call the function once per value of the only column among the arguments."""
     before, after = fixed[:varying], fixed[varying + 1 :]
     inputs = stored(values[varying])
     if not keep_nulls:
-        call = _around_nulls(call, varying)
+        call = _null_if_null(call, varying)
     kind = values[varying].type
     if pa.types.is_nested(kind) or pa.types.is_floating(kind):
         return [call(*before, value, *after) for value in inputs]
-    known = {value: call(*before, value, *after) for value in set(inputs)}
-    return [known[value] for value in inputs]
+    results = {value: call(*before, value, *after) for value in set(inputs)}
+    return [results[value] for value in inputs]
 
 
-def _around_nulls(call: Callable[..., Value], index: int) -> Callable[..., Value]:
+def _null_if_null(call: Callable[..., Value], index: int) -> Callable[..., Value]:
     return lambda *arguments: None if arguments[index] is None else call(*arguments)

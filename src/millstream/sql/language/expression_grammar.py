@@ -113,7 +113,7 @@ class ExpressionGrammar(Reader):
         self.skip()
         operator = "<>" if operator == "!=" else operator
         if precedence == COMPARISON and (quantifier := self.take_one_of("SOME", "ANY", "ALL")) is not None:
-            return Quantified(operator, quantifier, left, self._among(), position=left.position)
+            return Quantified(operator, quantifier, left, self._in_operands(), position=left.position)
         return Call(operator, (left, self.expression(precedence + 1)), position=left.position)
 
     def _is(self, left: Expression) -> Expression:
@@ -132,15 +132,15 @@ class ExpressionGrammar(Reader):
         negated = self.take("NOT")
         word = self.need_one_of(*_MATCHING[:-1])
         if word == "IN":
-            return In(left, self._among(), negated, position=left.position)
+            return In(left, self._in_operands(), negated, position=left.position)
         result = self._between(left) if word == "BETWEEN" else self._like(left, word)
         return Call("NOT", (result,), position=left.position) if negated else result
 
-    def _among(self) -> tuple[Expression, ...] | Query:
+    def _in_operands(self) -> tuple[Expression, ...] | Query:
         self.need("(")
-        among = self.query() if self.next_is_query else tuple(self.list_of(self.expression))
+        operands = self.query() if self.next_is_query else tuple(self.list_of(self.expression))
         self.need(")")
-        return among
+        return operands
 
     def _between(self, left: Expression) -> Expression:
         kind = self.take_one_of("SYMMETRIC", "ASYMMETRIC")

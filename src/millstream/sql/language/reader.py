@@ -144,7 +144,7 @@ class Reader:
         return token.kind is Kind.QUOTED or (token.kind is Kind.WORD and token.upper not in RESERVED)
 
     def name(self, expected: str = "a name") -> str:
-        """Read a name; an error says that `expected` is missing."""
+        """Read a name; the error names `expected`."""
         if not self.next_is_name:
             self._miss(0, expected)
             self.refuse()

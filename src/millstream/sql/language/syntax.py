@@ -141,7 +141,7 @@ class In(Expression):
     """IN a list or query."""
 
     value: Expression
-    among: tuple[Expression, ...] | Query
+    operands: tuple[Expression, ...] | Query
     negated: bool = False
 
 
@@ -152,7 +152,7 @@ class Quantified(Expression):
     operator: str
     quantifier: str
     value: Expression
-    among: tuple[Expression, ...] | Query
+    operands: tuple[Expression, ...] | Query
 
 
 @fast_dataclass

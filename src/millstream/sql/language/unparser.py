@@ -60,12 +60,12 @@ class _Unparser:
         if isinstance(e, s.Call):
             return self._call(e)
         if isinstance(e, s.In):
-            among = self.query(e.among) if isinstance(e.among, s.Query) else self._list(e.among)
-            return f"{self.expression(e.value, _MATCHING)} {'NOT ' if e.negated else ''}IN ({among})", _MATCHING
+            operands = self.query(e.operands) if isinstance(e.operands, s.Query) else self._list(e.operands)
+            return f"{self.expression(e.value, _MATCHING)} {'NOT ' if e.negated else ''}IN ({operands})", _MATCHING
         if isinstance(e, s.Quantified):
-            among = self.query(e.among) if isinstance(e.among, s.Query) else self._list(e.among)
+            operands = self.query(e.operands) if isinstance(e.operands, s.Query) else self._list(e.operands)
             left = self.expression(e.value, _COMPARISON)
-            return f"{left} {e.operator} {e.quantifier} ({among})", _COMPARISON
+            return f"{left} {e.operator} {e.quantifier} ({operands})", _COMPARISON
         return self._plain(e), 100
 
     def _plain(self, e: s.Expression) -> str:

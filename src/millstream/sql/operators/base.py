@@ -20,7 +20,7 @@ from millstream.operators.runtime.partitioners import Append, Partitioner, Parti
 from millstream.sql.columns.batch import Batch, Kinds
 from millstream.sql.columns.keys import hashes, stable_order
 from millstream.sql.columns.numpy_arrays import Ints
-from millstream.sql.columns.spillable_rows import Arrangement, SpillableRows
+from millstream.sql.columns.spillable_rows import RowLayout, SpillableRows
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.functions.function import EvaluationContext
 from millstream.sql.operators.query_context import Session
@@ -146,10 +146,10 @@ class KeyedBatchOperator(BatchOperator):
         return columns
 
     def spillable_rows(
-        self, name: str, kinds: Sequence[pa.DataType], keys: Sequence[int], arrangement: Arrangement
+        self, name: str, kinds: Sequence[pa.DataType], keys: Sequence[int], layout: RowLayout
     ) -> SpillableRows:
         """Register rows buffered until the end of input as a state table; return them."""
-        spillable = SpillableRows(kinds, keys, arrangement, self.spill_file(), self.setup.budget)
+        spillable = SpillableRows(kinds, keys, layout, self.spill_file(), self.setup.budget)
         self.state_table(name, spillable)
         return spillable
 

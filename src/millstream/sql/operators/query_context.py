@@ -53,7 +53,7 @@ class Session:
         text = self.options.get(key)
         return default if text is None else parse_duration_ms(str(text))
 
-    def whole(self, key: str, default: int) -> int:
+    def integer(self, key: str, default: int) -> int:
         """Return an option that is a positive integer."""
         text = self.options.get(key)
         return int(text) if text is not None and int(text) > 0 else default

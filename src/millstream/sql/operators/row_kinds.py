@@ -27,7 +27,7 @@ class Changelog:
     Attributes:
         old, new, update: flags per position.
         order: the position in the original input of each entry.
-        places: the positions, in this order.
+        positions: the positions, in this order.
     """
 
     old: Mask
@@ -54,7 +54,7 @@ class Changelog:
         return Changelog(self.old[order], self.new[order], self.update[order], self.order[order])
 
     @property
-    def places(self) -> Ints:
+    def positions(self) -> Ints:
         return np.arange(len(self.order))
 
     @cached_property
@@ -65,7 +65,7 @@ class Changelog:
 
     @cached_property
     def _are_all_pairs(self) -> bool:
-        """Whether every position emits both halves of an update, the common case once all keys exist."""
+        """Whether every position emits UPDATE_BEFORE and UPDATE_AFTER, the common case once all keys exist."""
         return bool(self.old.all() and self.update.all())
 
     def chosen(self, of_old: Ints, of_new: Ints) -> Ints:

@@ -1,4 +1,4 @@
-"""State of batch jobs that spills to disk when it outgrows memory; later rows are buffered on disk beside it.
+"""State of batch jobs that spills to disk when it outgrows memory; later rows are buffered on disk separately.
 
 Both are partitioned into bins by the hash of the key. At the end of input the bins are processed in turn: first the
 spilled state is loaded, as from a checkpoint, then the buffered rows in order of arrival. Every key thus sees the same
@@ -15,7 +15,7 @@ import pyarrow as pa
 from millstream.operators.base import OperatorSetup
 from millstream.operators.runtime.budget import Budget
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.spillable_rows import BINS, HashBins, SpillableRows, bins_of, parted
+from millstream.sql.columns.spillable_rows import BINS, HashBins, SpillableRows, bins_of, split_by_bin
 from millstream.sql.operators.base import C, StepwiseFinishOperator
 from millstream.state.array_storage import Arrays
 from millstream.state.column_table import LiveColumns, RowChange, from_ipc, to_ipc
@@ -96,7 +96,7 @@ class Overflow:
                 rows.spill()
             for number in range(BINS):
                 for table in self.tables:
-                    table.take_up(number)
+                    table.load_bin(number)
                 for index, rows in enumerate(self.rows):
                     for batch in rows.of(number):
                         take(index, batch)
@@ -132,14 +132,14 @@ class OverflowTable:
     def spill(self) -> None:
         """Move all columns to disk."""
         self._unsaved += [self._write(change.rows) for change in self.live.changes()]
-        for rows in (change.rows for change in self.live.everything()):
+        for rows in (change.rows for change in self.live.all_changes()):
             whole = Batch(rows.columns, None, rows.num_rows)
-            for number, part in parted(whole, bins_of(rows.column(0).to_numpy())):
+            for number, part in split_by_bin(whole, bins_of(rows.column(0).to_numpy())):
                 extent = self._write(pa.RecordBatch.from_arrays(list(part.columns), schema=rows.schema))
                 self._extents.setdefault(number, []).append(extent)
         self.live.clear()
 
-    def take_up(self, number: int) -> None:
+    def load_bin(self, number: int) -> None:
         """Load the state of a bin into memory."""
         for extent in self._extents.get(number, ()):
             self.live.load(RowChange(self._read(extent)))
@@ -167,9 +167,9 @@ class OverflowTable:
     def load(self, change: RowChange) -> None:
         self.live.load(change)
 
-    def everything(self) -> list[RowChange]:
+    def all_changes(self) -> list[RowChange]:
         if not self._extents:
-            return self.live.everything()
+            return self.live.all_changes()
         return [RowChange(self._read(extent)) for extents in self._extents.values() for extent in extents]
 
     def changes(self) -> list[RowChange]:

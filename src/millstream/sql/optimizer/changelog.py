@@ -38,13 +38,13 @@ class Updates(Enum):
     AFTER = "after"
 
 
-def changelog_of(node: n.Node, inputs: Sequence[Kinds], forgets: bool = False) -> Kinds:
-    """Return the row kinds that a node emits, with both halves of updates.
+def changelog_of(node: n.Node, inputs: Sequence[Kinds], has_ttl: bool = False) -> Kinds:
+    """Return the row kinds that a node emits, with UPDATE_BEFORE and UPDATE_AFTER for updates.
 
     Args:
         node: the node.
         inputs: the row kinds of its inputs.
-        forgets: whether its state has a TTL: then it emits unchanged rows again, which prolongs their TTL downstream.
+        has_ttl: whether its state has a TTL: then it emits unchanged rows again, which extends their TTL downstream.
     """
     if isinstance(node, n.Scan):
         return full(node.source.changes)
@@ -60,7 +60,7 @@ def changelog_of(node: n.Node, inputs: Sequence[Kinds], forgets: bool = False) -
     if isinstance(node, (*_ROW_BY_ROW, n.Union)):
         return frozenset().union(*inputs) if inputs else INSERTS
     if isinstance(node, n.Aggregate):
-        return _of_aggregate(node, inputs[0], forgets)
+        return _of_aggregate(node, inputs[0], has_ttl)
     if isinstance(node, n.TableAggregate):
         return INSERTS | {Changes.DELETE}
     if isinstance(node, n.WindowAggregate) and node.fires is not None:
@@ -117,8 +117,8 @@ def _of_deduplicate(node: n.Deduplicate, below: Kinds) -> Kinds:
     return INSERTS | _UPDATE if node.keeps_last else INSERTS
 
 
-def _of_aggregate(node: n.Aggregate, below: Kinds, forgets: bool) -> Kinds:
-    updates = _UPDATE if node.calls or forgets else frozenset()
+def _of_aggregate(node: n.Aggregate, below: Kinds, has_ttl: bool) -> Kinds:
+    updates = _UPDATE if node.calls or has_ttl else frozenset()
     retracts = node.retracts if isinstance(node, n.GlobalAggregate) else below != INSERTS
     deletes = {Changes.DELETE} if retracts else set()
     return frozenset({Changes.INSERT, *updates, *deletes})
@@ -140,7 +140,7 @@ def required_updates(
 
     Args:
         node: the node.
-        required: the required update kind.
+        required: the update kind.
         inputs: the row kinds of its inputs.
         keys: the upsert keys of its inputs.
     """
@@ -151,7 +151,7 @@ def required_updates(
             return None
         return [required]
     if isinstance(node, n.FromChangelog):
-        # It converts both halves of an update to rows.
+        # It converts UPDATE_BEFORE and UPDATE_AFTER to rows.
         return [required] if required is Updates.PAIRS else None
     if isinstance(node, n.WindowTable) and node.is_session:
         # A retraction before the session ends is not emitted.
@@ -193,18 +193,18 @@ def emitted_kinds(kinds: Kinds, required: Updates) -> Kinds:
     return kinds - {Changes.UPDATE_BEFORE} if required is Updates.AFTER else kinds
 
 
-class Goes(Enum):
+class Monotonicity(Enum):
     """Whether a column's values increase or decrease."""
 
-    NOWHERE = "constant"
-    UP = "increasing"
-    DOWN = "decreasing"
+    CONSTANT = "constant"
+    INCREASING = "increasing"
+    DECREASING = "decreasing"
 
 
-_CALLS = {"COUNT": Goes.UP, "MAX": Goes.UP, "MIN": Goes.DOWN}
+_CALLS = {"COUNT": Monotonicity.INCREASING, "MAX": Monotonicity.INCREASING, "MIN": Monotonicity.DECREASING}
 
 
-def monotonic(node: n.Node, kinds_of: Callable[[n.Node], Kinds]) -> dict[int, Goes]:
+def monotonic(node: n.Node, kinds_of: Callable[[n.Node], Kinds]) -> dict[int, Monotonicity]:
     """Return the monotonicity of a node's columns, as far as known.
 
     Args:
@@ -213,16 +213,16 @@ def monotonic(node: n.Node, kinds_of: Callable[[n.Node], Kinds]) -> dict[int, Go
     """
     if isinstance(node, n.Calc):
         below = monotonic(node.input, kinds_of)
-        places = {i: e.index for i, e in enumerate(node.expressions) if isinstance(e, Column)}
-        return {i: below[p] for i, p in places.items() if p in below}
+        mapping = {i: e.index for i, e in enumerate(node.expressions) if isinstance(e, Column)}
+        return {i: below[p] for i, p in mapping.items() if p in below}
     if isinstance(node, n.Aggregate) and kinds_of(node.input) == INSERTS:
-        result = dict.fromkeys(range(len(node.keys)), Goes.NOWHERE)
+        result = dict.fromkeys(range(len(node.keys)), Monotonicity.CONSTANT)
         for i, call in enumerate(node.calls, len(node.keys)):
-            goes = _CALLS.get(call.function)
+            monotonicity = _CALLS.get(call.function)
             if call.function == "SUM" and _is_never_negative(node.input, call.arguments[0]):
-                goes = Goes.UP
-            if goes is not None and call.user is None:
-                result[i] = goes
+                monotonicity = Monotonicity.INCREASING
+            if monotonicity is not None and call.user is None:
+                result[i] = monotonicity
         return result
     return {}
 
@@ -247,13 +247,15 @@ def _is_at_least_zero(e: Expression) -> bool:
     return isinstance(e, Constant) and isinstance(e.value, (int, float, Decimal)) and e.value >= 0
 
 
-def is_ordered_by(order: tuple[tuple[int, bool, bool], ...], goes: dict[int, Goes], fields: Fields) -> bool:
+def is_ordered_by(
+    order: tuple[tuple[int, bool, bool], ...], monotonicity: dict[int, Monotonicity], fields: Fields
+) -> bool:
     """Return whether updates never worsen a row's position in an order."""
     for column, descending, nulls_first in order:
-        result = goes.get(column)
-        if result is None or result is (Goes.DOWN if descending else Goes.UP):
+        result = monotonicity.get(column)
+        if result is None or result is (Monotonicity.DECREASING if descending else Monotonicity.INCREASING):
             return False
-        if result is not Goes.NOWHERE and nulls_first and fields[column].type.is_nullable:
+        if result is not Monotonicity.CONSTANT and nulls_first and fields[column].type.is_nullable:
             # The first value of MIN or MAX replaces a null.
             return False
     return True
@@ -264,7 +266,7 @@ DETECTING = ("NOTHING", "ERROR")
 _RETRACTS = "requires UPDATE_BEFORE (retract mode)"
 
 
-def takes_new_halves(end: Single, keys: Keys) -> bool:
+def needs_only_update_after(end: Single, keys: Keys) -> bool:
     """Return whether a sink needs only UPDATE_AFTER, because it upserts by key.
 
     Args:
@@ -273,8 +275,8 @@ def takes_new_halves(end: Single, keys: Keys) -> bool:
             a row's primary key, and the row of the former one must be deleted.
     """
     if isinstance(end, Sink):
-        takes = Changes.UPDATE_BEFORE not in end.sink.changes and end.materialize is None
-        return takes and (not end.table.primary_key or frozenset(_primary_key(end)) in keys)
+        is_upsert = Changes.UPDATE_BEFORE not in end.sink.changes and end.materialize is None
+        return is_upsert and (not end.table.primary_key or frozenset(_primary_key(end)) in keys)
     return isinstance(end, ToStream) and end.upsert
 
 
@@ -286,15 +288,15 @@ def prepared(end: Single, kinds: Kinds, keys: Keys, settings: Mapping[str, str],
     primary = _primary_key(end)
     mode = _mode(settings)
     detects = end.conflict in DETECTING
-    fits = any(key <= frozenset(primary) for key in keys)
+    is_unique = any(key <= frozenset(primary) for key in keys)
     if mode == "AUTO" and not batch:
-        _require_conflict(end, fits, settings)
+        _require_conflict(end, is_unique, settings)
     if not primary or mode == "NONE" or (kinds == INSERTS and mode != "FORCE" and not detects):
         return end
-    takes_back = Changes.UPDATE_BEFORE in end.sink.changes
-    if end.sink.changes == INSERTS or (takes_back and (mode != "FORCE" or Changes.UPDATE_BEFORE in kinds)):
+    accepts_update_before = Changes.UPDATE_BEFORE in end.sink.changes
+    if end.sink.changes == INSERTS or (accepts_update_before and (mode != "FORCE" or Changes.UPDATE_BEFORE in kinds)):
         return end
-    if mode == "FORCE" or not fits:
+    if mode == "FORCE" or not is_unique:
         upsert_key = min(keys, key=lambda key: (len(key), sorted(key)), default=frozenset())
         return replace(end, materialize=primary, upsert_key=tuple(sorted(upsert_key)) if detects else ())
     return end
@@ -306,10 +308,10 @@ def _check_conflict(end: Sink, batch: bool) -> None:
         return
     name, changes = ".".join(end.name), end.sink.changes
     if changes == INSERTS or Changes.UPDATE_BEFORE in changes:
-        takes = "only accepts INSERT (append-only) changes" if changes == INSERTS else _RETRACTS
+        reason = "only accepts INSERT (append-only) changes" if changes == INSERTS else _RETRACTS
         raise ValidationException(
             f"ON CONFLICT clause is only allowed for upsert sinks. The sink '{name}' is not an upsert sink because it "
-            f"{takes}."
+            f"{reason}."
         )
     missing = [] if batch or end.conflict not in DETECTING else list(_without_watermarks(end.input))
     if missing:
@@ -328,12 +330,12 @@ def _without_watermarks(node: Node) -> Iterator[str]:
         yield from _without_watermarks(below)
 
 
-def _require_conflict(end: Sink, fits: bool, settings: Mapping[str, str]) -> None:
+def _require_conflict(end: Sink, is_unique: bool, settings: Mapping[str, str]) -> None:
     """Reject a sink that may receive several rows per primary key without ON CONFLICT."""
     changes = end.sink.changes
     is_upsert = bool(end.table.primary_key) and changes != INSERTS and Changes.UPDATE_BEFORE not in changes
     required = settings.get("table.exec.sink.require-on-conflict", "false").strip().lower() == "true"
-    if required and is_upsert and not fits and end.conflict is None:
+    if required and is_upsert and not is_unique and end.conflict is None:
         raise ValidationException(
             "The query has an upsert key that differs from the primary key of the sink table "
             f"'{'.'.join(end.name)}'. Please specify an ON CONFLICT clause to define how conflicts should be handled: "

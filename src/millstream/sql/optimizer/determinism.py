@@ -15,7 +15,7 @@ from millstream.sql.expressions import AggregateCall, Column, Expression, column
 from millstream.sql.functions.table import non_deterministic
 from millstream.sql.optimizer.changelog import UPDATE_FAST, Kinds
 from millstream.sql.optimizer.names import name_of
-from millstream.sql.optimizer.text import Style, by_place, text
+from millstream.sql.optimizer.text import Style, by_index, text
 from millstream.sql.optimizer.upsert_keys import Keys
 from millstream.sql.plan import nodes as n
 from millstream.sql.schema import INSERTS
@@ -73,9 +73,9 @@ class Determinism:
 
     def _passed(self, node: n.Node, required: Columns) -> n.Node:
         """Return a node whose inputs meet the requirements on columns, except those that upsert keys fix."""
-        return _over(node, [self._below(i, required) for i in node.inputs])
+        return _over(node, [self._visit_input(i, required) for i in node.inputs])
 
-    def _below(self, below: n.Node, required: Columns) -> n.Node:
+    def _visit_input(self, below: n.Node, required: Columns) -> n.Node:
         left = [required - key for key in self._known(below)[1]]
         return self._visit(below, min(left, key=lambda one: (len(one), sorted(one)), default=required))
 
@@ -165,7 +165,7 @@ class Determinism:
         return self._passed(node, _all(node.input))
 
     def _set_operation(self, node: n.SetOperation, required: Columns) -> n.Node:
-        return _over(node, [self._below(i, _NONE if self._is_inserts(i) else _all(i)) for i in node.inputs])
+        return _over(node, [self._visit_input(i, _NONE if self._is_inserts(i) else _all(i)) for i in node.inputs])
 
     def _is_inserts(self, node: n.Node) -> bool:
         return self._known(node)[0] == INSERTS
@@ -181,9 +181,9 @@ class Determinism:
     def _side(self, below: n.Node, required: Columns) -> n.Node:
         kinds, keys = self._known(below)
         if kinds == INSERTS:
-            return self._below(below, _NONE)
+            return self._visit_input(below, _NONE)
         # Without a key, all columns identify the retracted row.
-        return self._below(below, required if keys else _all(below))
+        return self._visit_input(below, required if keys else _all(below))
 
     # --- unresolvable
 
@@ -200,7 +200,7 @@ class Determinism:
                 assert condition is not None
                 raise TableException(
                     f"There exists non deterministic function: '{function}' in condition: "
-                    f"'{text(condition, by_place, Style.PREFIX)}' which may cause wrong result in update pipeline.\n"
+                    f"'{text(condition, by_index, Style.PREFIX)}' which may cause wrong result in update pipeline.\n"
                     f"related rel plan:\n{self._text(node)}"
                 )
 

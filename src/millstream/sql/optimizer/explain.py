@@ -11,7 +11,7 @@ from millstream.sql.optimizer.costs import Costs
 from millstream.sql.optimizer.names import changelog_call, frame_text, name_of, record_type
 from millstream.sql.optimizer.planner import plan
 from millstream.sql.optimizer.state_report import state_text
-from millstream.sql.optimizer.text import Style, by_place, constant_text, text, type_text
+from millstream.sql.optimizer.text import Style, by_index, constant_text, text, type_text
 from millstream.sql.optimizer.upsert_keys import exchanges
 from millstream.sql.plan import nodes as n
 from millstream.sql.plan.subqueries import Subquery
@@ -89,8 +89,8 @@ def explained(
     costs = Costs() if "ESTIMATED_COST" in details else None
     changelog = "CHANGELOG_MODE" in details
     advice = advised(roots, settings, batch) if "PLAN_ADVICE" in details else None
-    physical = "\n".join(_drawn(r, lambda p: _physical(p, changelog, advice, costs)) for r in roots)
-    execution = "\n".join(_Reusing(roots).drawn(r) for r in roots)
+    physical = "\n".join(_tree_text(r, lambda p: _physical(p, changelog, advice, costs)) for r in roots)
+    execution = "\n".join(_Reusing(roots).tree_text(r) for r in roots)
     state = "" if batch else state_text(planned)
     state = f"\n{state}" if state else ""
     return (
@@ -103,7 +103,7 @@ def explained(
 
 def execution_text(plans: Sequence[n.Planned]) -> str:
     """Return the execution plan section."""
-    execution = "\n".join(_Reusing(plans).drawn(p) for p in plans)
+    execution = "\n".join(_Reusing(plans).tree_text(p) for p in plans)
     return f"== Optimized Execution Plan ==\n{execution}"
 
 
@@ -125,7 +125,7 @@ class _Exchange:
 _Shown = n.Planned | _Exchange
 
 
-def _drawn(root: n.Planned, name: Callable[[_Shown], str]) -> str:
+def _tree_text(root: n.Planned, name: Callable[[_Shown], str]) -> str:
     lines: list[str] = []
     _draw(root, name, lines, "", "")
     return "\n".join(lines) + "\n"
@@ -133,7 +133,7 @@ def _drawn(root: n.Planned, name: Callable[[_Shown], str]) -> str:
 
 def _draw(one: _Shown, name: Callable[[_Shown], str], lines: list[str], first: str, rest: str) -> None:
     lines.append(first + name(one))
-    below = _below(one)
+    below = _inputs_of(one)
     for i, inner in enumerate(below):
         last = i == len(below) - 1
         _draw(inner, name, lines, rest + ("+- " if last else ":- "), rest + ("   " if last else ":  "))
@@ -144,7 +144,7 @@ class _Reusing:
 
     def __init__(self, roots: Sequence[n.Planned]) -> None:
         seen: set[int] = set()
-        self._twice: set[int] = set()
+        self._shared: set[int] = set()
         # Keyed by the rendered text, in order.
         self._numbers: dict[int, int] = {}
         for root in roots:
@@ -152,13 +152,13 @@ class _Reusing:
 
     def _count(self, one: n.Planned, seen: set[int]) -> None:
         if id(one) in seen:
-            self._twice.add(id(one))
+            self._shared.add(id(one))
             return
         seen.add(id(one))
         for below in one.inputs:
             self._count(below, seen)
 
-    def drawn(self, root: n.Planned) -> str:
+    def tree_text(self, root: n.Planned) -> str:
         """Return a plan as text."""
         lines: list[str] = []
         self._draw(root, lines, "", "")
@@ -169,17 +169,17 @@ class _Reusing:
             lines.append(f"{first}Reused(reference_id=[{self._numbers[id(one)]}])")
             return
         mark = ""
-        if id(one) in self._twice:
+        if id(one) in self._shared:
             self._numbers[id(one)] = len(self._numbers) + 1
             mark = f"(reuse_id=[{self._numbers[id(one)]}])"
         lines.append(f"{first}{one.name if isinstance(one, n.Planned) else one.text}{mark}")
-        below = _below(one)
+        below = _inputs_of(one)
         for i, inner in enumerate(below):
             last = i == len(below) - 1
             self._draw(inner, lines, rest + ("+- " if last else ":- "), rest + ("   " if last else ":  "))
 
 
-def _below(one: _Shown) -> list[_Shown]:
+def _inputs_of(one: _Shown) -> list[_Shown]:
     if isinstance(one, _Exchange):
         return [one.below]
     keys = exchanges(one)
@@ -235,7 +235,7 @@ def _expression_text(e: Expression, over: n.Node | None = None) -> str:
         inside = "".join(f"{_expression_text(v)}, " for v in e.values)
         word = {"SCALAR": "$SCALAR_QUERY"}.get(e.kind.value, e.kind.value)
         return f"{word}({inside}{{\n{_indented(e.node)}\n}})"
-    names = by_place if not isinstance(over, n.Over) else _over_names(over)
+    names = by_index if not isinstance(over, n.Over) else _over_names(over)
     return _with_subqueries(e, names)
 
 
@@ -254,7 +254,7 @@ def _has_subquery(e: Expression) -> bool:
 
 def _over_names(over: n.Over) -> Callable[[int], str]:
     below = over.input
-    inner = _over_names(below) if isinstance(below, n.Over) else by_place
+    inner = _over_names(below) if isinstance(below, n.Over) else by_index
     width = len(below.fields)
 
     def name(index: int) -> str:

@@ -30,8 +30,8 @@ def _join(parts: Sequence[str]) -> str:
     return ", ".join(parts)
 
 
-def _columns(fields: Fields, places: Sequence[int]) -> str:
-    return _join([fields[i].name for i in places])
+def _columns(fields: Fields, columns: Sequence[int]) -> str:
+    return _join([fields[i].name for i in columns])
 
 
 def _select(node: n.Calc | n.Project, style: Style) -> str:
@@ -406,7 +406,7 @@ def _window_join(node: n.WindowJoin, inputs: Sequence[n.Traits], style: Style) -
     right = window_text(node.window, node.right.fields.names, node.right_window)
     windows = {(node.left_window[i], node.right_window[i]) for i in (0, 1)}
     indexes = [i for i, p in enumerate(zip(node.left_keys, node.right_keys, strict=True)) if p not in windows]
-    without = replace(
+    single = replace(
         node,
         left_keys=tuple(node.left_keys[i] for i in indexes),
         right_keys=tuple(node.right_keys[i] for i in indexes),
@@ -414,7 +414,7 @@ def _window_join(node: n.WindowJoin, inputs: Sequence[n.Traits], style: Style) -
     )
     return (
         f"WindowJoin(leftWindow=[{left}], rightWindow=[{right}], joinType=[{node.kind.value}], "
-        f"where=[{_conditions(without, style)}], select=[{_joined_names(node)}])"
+        f"where=[{_conditions(single, style)}], select=[{_joined_names(node)}])"
     )
 
 

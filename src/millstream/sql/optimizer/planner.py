@@ -23,10 +23,10 @@ from millstream.sql.optimizer.changelog import (
     emitted_kinds,
     is_ordered_by,
     monotonic,
+    needs_only_update_after,
     prepared,
     required_updates,
     requires_inserts,
-    takes_new_halves,
 )
 from millstream.sql.optimizer.determinism import STRATEGY, Determinism
 from millstream.sql.optimizer.names import name_of
@@ -55,8 +55,8 @@ def _is(*words: str) -> Callable[[str], bool]:
 
 
 _REFUSED: dict[str, tuple[Callable[[str], bool], str]] = {
-    "table.exec.legacy-cast-behaviour": (_is("ENABLED"), "use TRY_CAST where a value may not fit"),
-    "table.column-expansion-strategy": (lambda value: bool(value.strip(" []")), "name the columns in place of *"),
+    "table.exec.legacy-cast-behaviour": (_is("ENABLED"), "use TRY_CAST for values that may be invalid"),
+    "table.column-expansion-strategy": (lambda value: bool(value.strip(" []")), "list the columns instead of *"),
     "table.sql-dialect": (_is("HIVE"), "write Flink's own SQL"),
 }
 
@@ -173,8 +173,8 @@ class Planner:
             end = Determinism(self._known_of).resolved(end)
             kinds, keys = self._known_of(end.input)
         self._refuse(end, kinds)
-        # Where UPDATE_AFTER alone does not suffice the sink gets both halves, and UPDATE_BEFORE means DELETE.
-        after = takes_new_halves(end, keys) and self._can_emit(end.input, Updates.AFTER)
+        # A sink that needs more than UPDATE_AFTER receives UPDATE_BEFORE too, and handles it as DELETE.
+        after = needs_only_update_after(end, keys) and self._can_emit(end.input, Updates.AFTER)
         return self._end(end, self._plan(end.input, Updates.AFTER if after else Updates.PAIRS))
 
     # --- properties of nodes, inputs first
@@ -194,12 +194,12 @@ class Planner:
         return result[1], result[2]
 
     def _with_strategies(self, node: n.Node) -> n.Node:
-        def choose(one: n.Node) -> n.Node:
-            if isinstance(one, (n.Rank, n.Sort)):
-                return one if isinstance(one, n.WindowRank) else replace(one, strategy=self._strategy(one))
-            if not isinstance(one, (n.Aggregate, n.WindowAggregate)) or self._batch:
-                return one
-            return split_aggregate(one, self._known_of(one.input)[0] != INSERTS, self._settings)
+        def choose(node: n.Node) -> n.Node:
+            if isinstance(node, (n.Rank, n.Sort)):
+                return node if isinstance(node, n.WindowRank) else replace(node, strategy=self._strategy(node))
+            if not isinstance(node, (n.Aggregate, n.WindowAggregate)) or self._batch:
+                return node
+            return split_aggregate(node, self._known_of(node.input)[0] != INSERTS, self._settings)
 
         return bottom_up(node, choose)
 
@@ -212,8 +212,8 @@ class Planner:
         unique = [key for key in keys if partition <= key]
         if Changes.DELETE in kinds or not unique or not self._can_emit(node.input, Updates.AFTER):
             return RETRACT
-        goes = monotonic(node.input, lambda below: self._known_of(below)[0])
-        if is_ordered_by(node.order, goes, node.input.fields):
+        monotonicity = monotonic(node.input, lambda below: self._known_of(below)[0])
+        if is_ordered_by(node.order, monotonicity, node.input.fields):
             return UPDATE_FAST
         return RETRACT
 
@@ -256,7 +256,7 @@ class Planner:
         same_uid = self._planned.setdefault(uid, [])
         for known in same_uid:
             same = known.traits == traits and all(a is b for a, b in zip(known.inputs, inputs, strict=True))
-            if same and _is_same(known.node, node):
+            if same and _has_same_inputs(known.node, node):
                 return known
         result = n.Planned(node, inputs, traits, name, f"{uid}-{len(same_uid)}" if same_uid else uid)
         same_uid.append(result)
@@ -265,9 +265,9 @@ class Planner:
     def _end(self, end: n.Single, below: n.Planned) -> n.Planned:
         name = name_of(end, [below.traits])
         uid = _uid(end, (below,))
-        again = self._ends.get(uid, 0)
-        self._ends[uid] = again + 1
-        return n.Planned(end, (below,), below.traits, name, f"{uid}-{again}" if again else uid)
+        count = self._ends.get(uid, 0)
+        self._ends[uid] = count + 1
+        return n.Planned(end, (below,), below.traits, name, f"{uid}-{count}" if count else uid)
 
     def _state_ttl(self, node: n.Node) -> int:
         if isinstance(node, _WINDOWED):
@@ -287,7 +287,7 @@ class Planner:
             if kind in kinds and kind not in accepted:
                 raise TableException(
                     f"Table sink '{_called(end)}' doesn't support consuming {word} changes which is produced by node "
-                    f"{self._producer(end.input, kind)}{_remedy(end)}"
+                    f"{self._producer(end.input, kind)}{_hint(end)}"
                 )
 
     def _refuse_updates(self, node: n.Node) -> None:
@@ -312,7 +312,7 @@ class Planner:
         return name_of(node, traits)
 
 
-def _remedy(end: n.Single) -> str:
+def _hint(end: n.Single) -> str:
     """Return a hint how to make the changes acceptable to a sink."""
     if isinstance(end, n.ToStream):
         return ". Use to_changelog_stream(), which takes every kind of change."
@@ -364,7 +364,7 @@ def _stream_takes(end: n.ToStream) -> Kinds:
     return frozenset(Changes) if end.changelog else INSERTS
 
 
-def _is_same(a: n.Node, b: n.Node) -> bool:
+def _has_same_inputs(a: n.Node, b: n.Node) -> bool:
     """Return whether two equal nodes have the same columns and inputs."""
     if a.fields != b.fields:
         return False

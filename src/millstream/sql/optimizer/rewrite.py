@@ -52,6 +52,6 @@ def shifted(expression: Expression, by: int) -> Expression:
     return replaced(expression, lambda e: Column(e.type, e.index + by) if isinstance(e, Column) else None)
 
 
-def moved(expression: Expression, places: dict[int, int]) -> Expression:
+def moved(expression: Expression, mapping: dict[int, int]) -> Expression:
     """Return an expression with its columns renumbered."""
-    return replaced(expression, lambda e: Column(e.type, places[e.index]) if isinstance(e, Column) else None)
+    return replaced(expression, lambda e: Column(e.type, mapping[e.index]) if isinstance(e, Column) else None)

@@ -13,12 +13,10 @@ from millstream.sql.plan import nodes as n
 from millstream.sql.schema import INSERTS, TimeAttribute
 
 _TTL = "'table.exec.state.ttl'"
-_FIX = (
-    f"Set {_TTL} to how long a key lives that nothing comes for, such as '1 d', or use windows or an input that ends."
-)
+_FIX = f"Set {_TTL}, for example to '1 d', or use windows or a bounded input."
 # Operators that ignore the TTL.
 _WITHOUT_TTL = (n.Match,)
-_PASSED = "the watermark, which lets rows go once it has passed"
+_PASSED = "watermark: rows are discarded when it passes them"
 
 
 @fast_dataclass
@@ -26,10 +24,10 @@ class OperatorState:
     """The state of an operator.
 
     Attributes:
-        what: its contents.
+        contents: what it stores.
         key: the key columns; empty for non-keyed state.
-        bound: what discards it; None if only a TTL or the end of input does.
-        smaller: how to reduce it.
+        bound: what limits it; None if only a TTL or the end of input does.
+        remedies: how to reduce it.
     """
 
     contents: str
@@ -38,21 +36,21 @@ class OperatorState:
     remedies: tuple[str, ...] = ()
 
 
-def endless_state(plans: Sequence[n.Planned]) -> list[str]:
+def unbounded_state(plans: Sequence[n.Planned]) -> list[str]:
     """Return a sentence for each operator of streaming plans with unbounded state, with its key."""
     result: dict[int, str] = {}
     for planned in (p for root in plans for p in _all(root)):
         state = state_of(planned)
-        if state is not None and _is_endless(planned, state):
+        if state is not None and _is_unbounded(planned, state):
             fix = f"Use {state.remedies[0]}." if isinstance(planned.node, _WITHOUT_TTL) else _FIX
             result[id(planned)] = (
-                f"{planned.name} keeps {state.contents} without bound, because its input is unbounded. {fix}"
+                f"{planned.name} stores {state.contents} without bound, because its input is unbounded. {fix}"
             )
     return list(result.values())
 
 
-def _is_endless(planned: n.Planned, state: OperatorState) -> bool:
-    return state.bound is None and not _time_to_live(planned) and not ends(planned.node)
+def _is_unbounded(planned: n.Planned, state: OperatorState) -> bool:
+    return state.bound is None and not _time_to_live(planned) and not is_bounded(planned.node)
 
 
 def _time_to_live(planned: n.Planned) -> int:
@@ -71,13 +69,13 @@ def state_text(plans: Sequence[n.Planned]) -> str:
 
 
 def _section(planned: n.Planned, state: OperatorState, number: int) -> str:
-    lines = [f"[{number}] {planned.name}", f"    keeps: {state.contents}"]
-    lines.append(f"    key: {state.key or 'none: one subtask keeps it all'}")
-    lines.append(f"    bounded by: {_bound(planned, state)}")
+    lines = [f"[{number}] {planned.name}", f"    stores: {state.contents}"]
+    lines.append(f"    key: {state.key or 'none: one subtask holds all state'}")
+    lines.append(f"    bound: {_bound(planned, state)}")
     hints = list(state.remedies)
-    if _is_endless(planned, state) and not isinstance(planned.node, _WITHOUT_TTL):
-        hints.insert(0, f"SET {_TTL} = '1 d' (how long a key lives that nothing comes for), or a window")
-    lines += [f"    smaller with: {hint}" for hint in hints]
+    if _is_unbounded(planned, state) and not isinstance(planned.node, _WITHOUT_TTL):
+        hints.insert(0, f"SET {_TTL} = '1 d' (idle keys expire), or a window")
+    lines += [f"    reduce with: {hint}" for hint in hints]
     return "\n".join(lines) + "\n"
 
 
@@ -86,10 +84,10 @@ def _bound(planned: n.Planned, state: OperatorState) -> str:
         return state.bound
     ttl = _time_to_live(planned)
     if ttl:
-        return f"time: what nothing comes for goes after {_span(ttl)} ({_TTL} or a hint)"
-    if ends(planned.node):
+        return f"TTL: keys idle for {_span(ttl)} expire ({_TTL} or a hint)"
+    if is_bounded(planned.node):
         return "the end of the input"
-    return "nothing: it grows for as long as new keys come"
+    return "none: it grows with the input"
 
 
 def _all(planned: n.Planned) -> Iterator[n.Planned]:
@@ -112,10 +110,8 @@ def _aggregate(node: n.Aggregate | n.TableAggregate, planned: n.Planned) -> Oper
     calls = node.calls if isinstance(node, n.Aggregate) else (node.call,)
     distinct = tuple(_distinct(calls, planned.inputs[0].node))
     if not node.keys:
-        contents = (
-            f"one row of {_count(len(calls), 'accumulator')}{', and the values they have seen' if distinct else ''}"
-        )
-        return OperatorState(contents, bound=None if distinct else "its size: it is one row", remedies=distinct)
+        contents = f"one row of {_count(len(calls), 'accumulator')}{', and the distinct values' if distinct else ''}"
+        return OperatorState(contents, bound=None if distinct else "fixed size: one row", remedies=distinct)
     return OperatorState(f"a row for every value of {keys}", keys, remedies=distinct)
 
 
@@ -123,31 +119,31 @@ def _distinct(calls: Sequence[AggregateCall], below: n.Node) -> Iterator[str]:
     for call in calls:
         if call.distinct and call.arguments:
             name = ", ".join(_name(below, a) for a in call.arguments)
-            yield f"fewer distinct values: {call.function}(DISTINCT {name}) keeps every value of {name} for each key"
+            yield f"fewer distinct values: {call.function}(DISTINCT {name}) stores every value of {name} for each key"
 
 
 def _window_aggregate(node: n.WindowAggregate, planned: n.Planned) -> OperatorState:
     keys = _names(node, range(len(node.keys)))
     if node.counts is not None:
         contents = f"the last {node.counts[0]} rows{f' for every value of {keys}' if keys else ''}"
-        bound = "rows: a window goes when it is full, but for its newest row, and stays for as long as it is not"
+        bound = "row count: a full window is discarded except for its newest row; an incomplete one remains"
         return OperatorState(contents, keys, bound, ("windows of fewer rows", "fewer keys"))
     window = _window(node.window)
-    contents = f"accumulators for {f'every value of {keys} in ' if keys else ''}{window} that is open"
+    contents = f"accumulators for {f'every value of {keys} in ' if keys else ''}{window}"
     remedies = tuple(_distinct(node.calls, planned.inputs[0].node))
     if node.window.step and node.window.kind is not n.WindowKind.TUMBLE:
         parts = node.window.size // node.window.step or 1
-        remedies += (f"a longer step: {_span(node.window.step)} makes {parts} parts of each window",)
+        remedies += (f"a longer step: {_span(node.window.step)} splits each window into {parts} slices",)
     else:
         remedies += (_shorter(node.window),)
-    late = f", and {_span(node.fires.lateness)} for late rows" if node.fires and node.fires.lateness else ""
+    late = f", plus {_span(node.fires.lateness)} of allowed lateness" if node.fires and node.fires.lateness else ""
     return OperatorState(
-        contents, keys, f"{_time(node.window.is_event_time)}: a window goes at its end{late}", remedies
+        contents, keys, f"{_time(node.window.is_event_time)}: a window is discarded at its end{late}", remedies
     )
 
 
 def _window(spec: n.WindowSpec) -> str:
-    return f"each {spec.kind.value} window of {_span(spec.size)}"
+    return f"each open {spec.kind.value} window of {_span(spec.size)}"
 
 
 def _window_table(node: n.WindowTable, planned: n.Planned) -> OperatorState | None:
@@ -155,8 +151,8 @@ def _window_table(node: n.WindowTable, planned: n.Planned) -> OperatorState | No
         return None
     keys = _names(node, node.window.partition)
     each = f", for every value of {keys}" if keys else ""
-    bound = f"{_time(node.window.is_event_time)}: a session goes {_span(node.window.size)} after its last row"
-    return OperatorState(f"rows of sessions that are open{each}", keys, bound, (_shorter(node.window),))
+    bound = f"{_time(node.window.is_event_time)}: a session is discarded {_span(node.window.size)} after its last row"
+    return OperatorState(f"rows of open sessions{each}", keys, bound, (_shorter(node.window),))
 
 
 def _shorter(window: n.WindowSpec) -> str:
@@ -164,7 +160,7 @@ def _shorter(window: n.WindowSpec) -> str:
 
 
 def _time(is_event_time: bool) -> str:
-    return "the watermark" if is_event_time else "the clock"
+    return "watermark" if is_event_time else "processing time"
 
 
 def _over(node: n.Over, planned: n.Planned) -> OperatorState:
@@ -173,21 +169,21 @@ def _over(node: n.Over, planned: n.Planned) -> OperatorState:
     each = f" for every value of {keys}" if keys else ""
     distinct = tuple(_distinct(over.calls, below))
     if not is_over_time(node):
-        hint = "a time attribute to order by: then rows before a frame are not kept"
+        hint = "ORDER BY a time attribute: then rows before a frame are discarded"
         return OperatorState(
-            f"all rows{each}, since one that comes in between changes those behind it", keys, remedies=(hint,)
+            f"all rows{each}, since a new row changes the results of those after it", keys, remedies=(hint,)
         )
     is_event_time = below.fields[over.order[0][0]].time is TimeAttribute.ROWTIME
-    waits = ", and rows that the watermark has not passed" if is_event_time else ""
+    pending = ", and rows that the watermark has not passed" if is_event_time else ""
     if over.start is None:
-        bound = None if keys or distinct else f"its size: one row of accumulators{waits}"
-        return OperatorState(f"accumulators{each}{waits}", keys, bound, distinct)
+        bound = None if keys or distinct else f"fixed size: one row of accumulators{pending}"
+        return OperatorState(f"accumulators{each}{pending}", keys, bound, distinct)
     if over.rows:
         rows = _count(abs(over.start) + 1, "row")
-        bound = None if keys else f"its size: {rows}{waits}"
-        return OperatorState(f"the last {rows}{each}{waits}", keys, bound, ("a frame of fewer rows", *distinct))
+        bound = None if keys else f"fixed size: {rows}{pending}"
+        return OperatorState(f"the last {rows}{each}{pending}", keys, bound, ("a frame of fewer rows", *distinct))
     span = _span(abs(over.start))
-    bound = f"{_time(is_event_time)}: rows go {span} behind it"
+    bound = f"{_time(is_event_time)}: rows are discarded {span} behind it"
     return OperatorState(f"the rows of the last {span}{each}", keys, bound, ("a shorter frame", *distinct))
 
 
@@ -198,10 +194,10 @@ def _rank(node: n.Rank, planned: n.Planned) -> OperatorState | None:
     keys = _names(below, node.partition)
     each = f" for every value of {keys}" if keys else ""
     if node.strategy == RETRACT:
-        hint = "an input of inserts alone, or one updated by its key: then only the first rows are kept"
+        hint = "an append-only input, or one updated by its key: then only the first rows are stored"
         return OperatorState(f"all rows{each}, since any of the first ones may be retracted", keys, remedies=(hint,))
-    remedies = ("fewer places: WHERE row_num <= a smaller number",) if node.last > 1 else ()
-    bound = None if keys else f"its size: {_count(node.last, 'row')}"
+    remedies = ("a smaller N in WHERE row_num <= N",) if node.last > 1 else ()
+    bound = None if keys else f"fixed size: {_count(node.last, 'row')}"
     return OperatorState(
         f"the first {node.last} rows{each}" if node.last > 1 else f"a row{each}", keys, bound, remedies
     )
@@ -211,35 +207,33 @@ def _window_rank(node: n.WindowRank, below: n.Node) -> OperatorState:
     keys = _names(below, [index for index in node.partition if index not in node.has_window])
     each = f" for every value of {keys}" if keys else ""
     rows = f"the first {node.last} rows" if node.last > 1 else "a row"
-    bound = f"{_time(node.window.is_event_time)}: a window goes at its end"
-    return OperatorState(f"{rows}{each} in {_window(node.window)} that is open", keys, bound, (_shorter(node.window),))
+    bound = f"{_time(node.window.is_event_time)}: a window is discarded at its end"
+    return OperatorState(f"{rows}{each} in {_window(node.window)}", keys, bound, (_shorter(node.window),))
 
 
 def _sort(node: n.Sort, planned: n.Planned) -> OperatorState:
     if node.limit is None:
+        return OperatorState("rows after the watermark", bound=_PASSED, remedies=("watermarks with a smaller delay",))
+    retracts = bool(planned.inputs[0].traits.changes - INSERTS)
+    if retracts and node.strategy != UPDATE_FAST:
         return OperatorState(
-            "rows until their time has come", bound=_PASSED, remedies=("watermarks that are less far behind",)
+            "all rows, since any of the first ones may be retracted", remedies=("an append-only input",)
         )
-    takes_back = bool(planned.inputs[0].traits.changes - INSERTS)
-    if takes_back and node.strategy != UPDATE_FAST:
-        return OperatorState(
-            "all rows, since any of the first ones may be retracted", remedies=("an input of inserts alone",)
-        )
-    if not node.order and not takes_back:
-        return OperatorState("how many rows have come", bound="its size: it is one number")
+    if not node.order and not retracts:
+        return OperatorState("the number of rows received", bound="fixed size: one number")
     rows = _count(node.offset + node.limit, "row")
-    return OperatorState(f"the first {rows}", bound=f"its size: {rows}", remedies=("a smaller LIMIT",))
+    return OperatorState(f"the first {rows}", bound=f"fixed size: {rows}", remedies=("a smaller LIMIT",))
 
 
 def _deduplicate(node: n.Deduplicate, planned: n.Planned) -> OperatorState:
     keys = _names(node, node.keys)
     each = f" for every value of {keys}" if keys else ""
-    bound = None if keys else "its size: it is one row"
+    bound = None if keys else "fixed size: one row"
     if node.keeps_last:
         return OperatorState(f"the last row{each}", keys, bound)
-    waits = ", and first rows that the watermark has not passed" if node.is_event_time else ""
+    pending = ", and first rows that the watermark has not passed" if node.is_event_time else ""
     return OperatorState(
-        f"{f'every value of {keys} that has come' if keys else 'that a row has come'}{waits}", keys, bound
+        f"{f'every value of {keys} received' if keys else 'whether a row was received'}{pending}", keys, bound
     )
 
 
@@ -253,57 +247,52 @@ def _join(node: n.Join, planned: n.Planned) -> OperatorState:
 
 def _join_hints(node: n.Join, planned: n.Planned) -> Iterator[str]:
     if not node.left_keys:
-        yield "an equality between the inputs: without one, one subtask keeps and compares all rows"
+        yield "an equality condition between the inputs: without one, one subtask stores and compares all rows"
     sides = (("left", node.left_keys), ("right", node.right_keys))
     for (side, keys), below in zip(sides, planned.inputs, strict=True):
         if node.left_keys and not any(key <= set(keys) for key in below.traits.upsert_keys):
-            yield (
-                f"a PRIMARY KEY of the {side} input within its join key: rows then replace each other, and one is kept "
-                "for each key"
-            )
-    yield "a bound on time between both sides (an interval join), or fewer columns selected before the join"
+            yield f"a PRIMARY KEY of the {side} input within its join key: then one row is stored per key"
+    yield "a time bound between both sides (an interval join), or fewer columns selected before the join"
 
 
 def _window_join(node: n.WindowJoin, planned: n.Planned) -> OperatorState:
     key = _names(planned.inputs[0].node, node.left_keys)
-    bound = f"{_time(node.window.is_event_time)}: a window goes at its end"
-    rows = f"the rows of both inputs in {_window(node.window)} that is open"
+    bound = f"{_time(node.window.is_event_time)}: a window is discarded at its end"
+    rows = f"the rows of both inputs in {_window(node.window)}"
     return OperatorState(rows, key, bound, (_shorter(node.window), "fewer columns selected before the join"))
 
 
 def _interval_join(node: n.IntervalJoin, planned: n.Planned) -> OperatorState:
     key = _names(planned.inputs[0].node, node.left_keys)
     span = _span(abs(node.upper - node.lower))
-    bound = f"{_time(node.is_event_time)}: a row goes once no partner can come, {span} at most behind it"
-    return OperatorState("the rows of both inputs that can still find a partner", key, bound, ("a shorter interval",))
+    bound = f"{_time(node.is_event_time)}: a row is discarded when no partner can arrive, at most {span} behind it"
+    return OperatorState("the rows of both inputs that can still have a partner", key, bound, ("a shorter interval",))
 
 
 def _temporal_join(node: n.TemporalJoin, planned: n.Planned) -> OperatorState:
     key = _names(planned.inputs[1].node, node.right_keys)
-    contents = f"rows of the left input until their time has come, and the versions of every value of {key}"
+    contents = f"rows of the left input after the watermark, and the versions of every value of {key}"
     ttl = planned.traits.state_ttl
-    stays = f"goes {_span(ttl)} after the last row for it ({_TTL})" if ttl else "stays"
+    lifetime = f"expires {_span(ttl)} after the last row for it ({_TTL})" if ttl else "remains"
     fewer = "fewer keys in the versioned table"
-    remedies = (
-        (fewer,) if ttl else (fewer, f"SET {_TTL} = '1 d' (how long the newest version lives that no row asks for)")
-    )
-    return OperatorState(contents, key, f"{_PASSED}; the newest version of each key {stays}", remedies)
+    remedies = (fewer,) if ttl else (fewer, f"SET {_TTL} = '1 d' (versions of idle keys expire)")
+    return OperatorState(contents, key, f"{_PASSED}; the newest version of each key {lifetime}", remedies)
 
 
 def _lookup_join(node: n.MaterializedLookupJoin, planned: n.Planned) -> OperatorState:
     keys = _names(planned.inputs[0].node, node.state_key)
-    hint = "fewer columns of the table that is looked up, or only its primary key: then nothing is kept"
-    return OperatorState(f"what was found for every value of {keys}", keys, remedies=(hint,))
+    hint = "fewer columns of the lookup table, or only its primary key: then nothing is stored"
+    return OperatorState(f"the lookup result for every value of {keys}", keys, remedies=(hint,))
 
 
 def _match(node: n.Match, planned: n.Planned) -> OperatorState:
     keys = _names(planned.inputs[0].node, node.partition)
-    contents = "matches that have begun, with their rows" + (f", for every value of {keys}" if keys else "")
+    contents = "partial matches with their rows" + (f", for every value of {keys}" if keys else "")
     if node.within is not None:
-        bound = f"time: a match that takes longer than {_span(node.within)} is given up"
+        bound = f"time: partial matches expire after {_span(node.within)}"
         return OperatorState(contents, keys, bound, ("a shorter WITHIN",))
     return OperatorState(
-        contents, keys, remedies=("WITHIN INTERVAL '...' behind the pattern: what takes longer is given up",)
+        contents, keys, remedies=("WITHIN INTERVAL '...' after the pattern: then partial matches expire",)
     )
 
 
@@ -316,7 +305,7 @@ def _set_operation(node: n.SetOperation, planned: n.Planned) -> OperatorState:
 
 def _normalize(node: n.ChangelogNormalize, planned: n.Planned) -> OperatorState:
     keys = _names(node, node.keys)
-    hint = "a connector whose changes say what was there before, which needs no last rows"
+    hint = "a changelog format with UPDATE_BEFORE rows, which needs no state"
     return OperatorState(f"a row for every value of {keys}", keys, remedies=(hint,))
 
 
@@ -325,12 +314,13 @@ def _sink(node: n.Sink, planned: n.Planned) -> OperatorState | None:
         return None
     keys = _names(node, node.materialize)
     hint = (
-        "a query whose key is the sink's primary key, or SET 'table.exec.sink.upsert-materialize' = 'NONE' where it is"
+        "a query whose upsert key is the sink's primary key, or SET 'table.exec.sink.upsert-materialize' = 'NONE' if "
+        "it is"
     )
     return OperatorState(f"every row by {keys}", keys, remedies=(hint,))
 
 
-# The first match wins. Each function takes the class beside it.
+# The first match wins.
 _DESCRIBE: list[tuple[type[n.Node], Callable[[Any, n.Planned], OperatorState | None]]] = [
     (n.WindowAggregate, _window_aggregate),
     (n.WindowTable, _window_table),
@@ -355,8 +345,8 @@ _DESCRIBE: list[tuple[type[n.Node], Callable[[Any, n.Planned], OperatorState | N
 # --- texts
 
 
-def _names(node: n.Node, places: Sequence[int]) -> str:
-    return ", ".join(_name(node, i) for i in places)
+def _names(node: n.Node, columns: Sequence[int]) -> str:
+    return ", ".join(_name(node, i) for i in columns)
 
 
 def _name(node: n.Node, index: int) -> str:
@@ -383,14 +373,14 @@ def _span(milliseconds: int) -> str:
 # --- boundedness
 
 
-def ends(node: n.Node) -> bool:
+def is_bounded(node: n.Node) -> bool:
     """Return whether all sources of a node are bounded."""
     if isinstance(node, n.Scan):
         return node.source.is_bounded
     if isinstance(node, n.StreamScan):
-        return all(map(_stream_ends, node.stream.ends))
-    return all(map(ends, node.inputs))
+        return all(map(_stream_is_bounded, node.stream.ends))
+    return all(map(is_bounded, node.inputs))
 
 
-def _stream_ends(end: UpstreamEdge) -> bool:
-    return end.source.is_bounded and all(map(_stream_ends, end.source.inputs))
+def _stream_is_bounded(end: UpstreamEdge) -> bool:
+    return end.source.is_bounded and all(map(_stream_is_bounded, end.source.inputs))

@@ -50,7 +50,7 @@ def by_name(names: Sequence[str]) -> Names:
     return lambda i: names[i]
 
 
-def by_place(index: int) -> str:
+def by_index(index: int) -> str:
     """Return the positional name of a column."""
     return f"${index}"
 
@@ -85,8 +85,10 @@ def _call(e: Call, names: Names, style: Style) -> str:
     if e.function == "FIELD":
         return f"{arguments[0]}.{e.options[0]}"
     if e.function == "IN" and all(isinstance(a, Constant) for a in e.arguments[1:]):
-        among = ", ".join(arguments[1:])
-        return f"SEARCH({arguments[0]}, Sarg[{among}])" if style is Style.PREFIX else f"{arguments[0]} IN ({among})"
+        operands = ", ".join(arguments[1:])
+        return (
+            f"SEARCH({arguments[0]}, Sarg[{operands}])" if style is Style.PREFIX else f"{arguments[0]} IN ({operands})"
+        )
     if style is Style.INFIX:
         if e.function in _INFIX and len(arguments) > 1:
             return f"({f' {e.function} '.join(arguments)})"

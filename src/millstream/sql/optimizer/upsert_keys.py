@@ -36,16 +36,16 @@ def distribution(node: n.Node) -> list[tuple[int, ...]] | None:
     return None
 
 
-def lies_so(node: n.Node, keys: tuple[int, ...]) -> bool:
+def is_distributed_by(node: n.Node, keys: tuple[int, ...]) -> bool:
     """Return whether the rows of a node are already distributed by some columns."""
     if isinstance(node, n.Calc):
-        moved = []
+        positions = []
         for k in keys:
             e = node.expressions[k]
             if not isinstance(e, Column):
                 return False
-            moved.append(e.index)
-        return lies_so(node.input, tuple(moved))
+            positions.append(e.index)
+        return is_distributed_by(node.input, tuple(positions))
     if isinstance(node, (n.Aggregate, n.WindowAggregate)):
         return bool(keys) and keys == tuple(range(len(node.keys)))
     if isinstance(node, n.Deduplicate):
@@ -62,7 +62,10 @@ def exchanges(planned: n.Planned) -> list[tuple[int, ...] | None]:
     required = distribution(planned.node)
     if required is None:
         return [None] * len(planned.inputs)
-    return [None if lies_so(below.node, keys) else keys for below, keys in zip(planned.inputs, required, strict=True)]
+    return [
+        None if is_distributed_by(below.node, keys) else keys
+        for below, keys in zip(planned.inputs, required, strict=True)
+    ]
 
 
 Keys = frozenset[frozenset[int]]
@@ -138,12 +141,12 @@ def _primary_key(names: Sequence[str], columns: Sequence[str]) -> Keys:
 
 
 def _projected(expressions: Sequence[Expression], keys: Keys) -> Keys:
-    places: dict[int, list[int]] = {}
+    mapping: dict[int, list[int]] = {}
     for index, e in enumerate(expressions):
         column = _same_value(e)
         if column is not None:
-            places.setdefault(column, []).append(index)
-    result = {frozenset(places[k][0] for k in key) for key in keys if all(k in places for k in key)}
+            mapping.setdefault(column, []).append(index)
+    result = {frozenset(mapping[k][0] for k in key) for key in keys if all(k in mapping for k in key)}
     return frozenset(result)
 
 
@@ -179,8 +182,8 @@ def _of_rank(node: n.Rank, below: Keys) -> Keys:
         return below
     if node.shows_rank:
         return _of_places(frozenset([*node.partition, len(node.fields) - 1]))
-    by_place = _of_places(frozenset(node.partition)) if node.first == node.last else NONE
-    return by_place if node.first > 1 else by_place | below
+    rank_keys = _of_places(frozenset(node.partition)) if node.first == node.last else NONE
+    return rank_keys if node.first > 1 else rank_keys | below
 
 
 def _of_places(key: frozenset[int]) -> Keys:
@@ -203,7 +206,7 @@ def _of_join(node: n.Join, inputs: Sequence[Keys], located: Sequence[Keys]) -> K
     if node.kind in (n.JoinKind.SEMI, n.JoinKind.ANTI):
         return left
     width = len(node.left.fields)
-    moved = frozenset(frozenset(k + width for k in key) for key in right)
+    shifted = frozenset(frozenset(k + width for k in key) for key in right)
     left_unique = any(key <= frozenset(node.left_keys) for key in inputs[0])
     right_unique = any(key <= frozenset(node.right_keys) for key in inputs[1])
     result: set[frozenset[int]] = set()
@@ -211,9 +214,9 @@ def _of_join(node: n.Join, inputs: Sequence[Keys], located: Sequence[Keys]) -> K
     if right_unique and node.kind in (n.JoinKind.INNER, n.JoinKind.LEFT):
         result |= left
     if left_unique and node.kind in (n.JoinKind.INNER, n.JoinKind.RIGHT):
-        result |= moved
+        result |= shifted
     if not result:
-        result = {a | b for a in left for b in moved}
+        result = {a | b for a in left for b in shifted}
     if not isinstance(node, n.TemporalJoin) or right_unique:
         return frozenset(result)
     return left

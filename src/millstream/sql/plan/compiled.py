@@ -29,7 +29,7 @@ VERSION = "2.3"
 _FORMAT = 3
 
 
-class Surroundings(Protocol):
+class NameResolver(Protocol):
     """Resolves names in a plan."""
 
     def function_path(self, function: UserFunction) -> tuple[str, ...]:
@@ -48,16 +48,16 @@ class Surroundings(Protocol):
         """Return the sink of a table."""
 
 
-def as_json(plans: Sequence[n.Planned], surroundings: Surroundings, batch: bool) -> str:
+def as_json(plans: Sequence[n.Planned], resolver: NameResolver, batch: bool) -> str:
     """Return plans as JSON text."""
-    writer = _Writer(surroundings)
+    writer = _Writer(resolver)
     ends = [writer.index_of(p) for p in plans]
     content = {"flinkVersion": VERSION, "millstreamFormat": _FORMAT, "batch": batch}
     content |= {"nodes": writer.nodes, "ends": ends}
     return json.dumps(content, indent=2)
 
 
-def from_json(text: str, surroundings: Surroundings, batch: bool) -> list[n.Planned]:
+def from_json(text: str, resolver: NameResolver, batch: bool) -> list[n.Planned]:
     """Return the plans in a JSON text."""
     try:
         content = json.loads(text)
@@ -70,15 +70,15 @@ def from_json(text: str, surroundings: Surroundings, batch: bool) -> list[n.Plan
     if content["batch"] != batch:
         mode = "batch" if content["batch"] else "streaming"
         raise TableException(f"Cannot load the plan: it was compiled in {mode} mode.")
-    return _Reader(surroundings).plans(content)
+    return _Reader(resolver).plans(content)
 
 
 class _Writer:
     """Writes each operator once, even if several read it."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
+    def __init__(self, resolver: NameResolver) -> None:
         self._encoder = RecordEncoder(
-            lambda function: list(surroundings.function_path(function)), INPUTS | {"source", "sink"}, _type_text
+            lambda function: list(resolver.function_path(function)), INPUTS | {"source", "sink"}, _type_text
         )
         self._indexes: dict[int, int] = {}
         self.nodes: list[dict[str, Json]] = []
@@ -121,8 +121,8 @@ def _type_text(kind: DataType) -> str:
 class _Reader:
     """Creates operators from JSON."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
-        self._surroundings = surroundings
+    def __init__(self, resolver: NameResolver) -> None:
+        self._resolver = resolver
         self._read: dict[int, n.Planned] = {}
         self._types: dict[str, DataType] = {}
 
@@ -140,13 +140,13 @@ class _Reader:
             return n.Union(**values, parts=tuple(inputs))
         values |= zip(("left", "right") if issubclass(kind, n.Double) else ("input",), inputs, strict=False)
         if issubclass(kind, (n.Scan, n.Sink)):
-            name, table = values["name"], self._surroundings.table(values["name"], values["table"])
+            name, table = values["name"], self._resolver.table(values["name"], values["table"])
             table = replace(table, options={**table.options, **dict(values.get("options", ()))})
             values["table"] = table
             if kind is n.Scan:
-                values["source"] = self._surroundings.source(name, table)
+                values["source"] = self._resolver.source(name, table)
             else:
-                values["sink"] = self._surroundings.sink(name, table)
+                values["sink"] = self._resolver.sink(name, table)
         node: n.Node = kind(**values)
         return node
 
@@ -179,5 +179,5 @@ _DECODE: dict[str, Callable[[_Reader, Json], Value]] = {
     "$map": lambda reader, pairs: {k: reader._value(v) for k, v in pairs},
     "$decimal": lambda _, text: Decimal(text),
     "$bytes": lambda _, text: base64.b64decode(text),
-    "$function": lambda reader, path: reader._surroundings.function(tuple(path)),
+    "$function": lambda reader, path: reader._resolver.function(tuple(path)),
 }

@@ -236,7 +236,7 @@ class WindowTable(Single):
 class WindowAggregate(Single):
     """Aggregates windows: one row of keys, aggregates and window properties per group when the window ends.
 
-    It replaces an Aggregate that groups by the window of a WindowTable, and stands for group windows of SQL (TUMBLE(..)
+    It replaces an Aggregate that groups by the window of a WindowTable, and represents group windows of SQL (TUMBLE(..)
     in GROUP BY) and of the Table API.
 
     Attributes:

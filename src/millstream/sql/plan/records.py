@@ -97,7 +97,10 @@ ENUMS: dict[str, type[Enum]] = {
     "window-kind": n.WindowKind,
 }
 # (Tag, Python field name) -> field name in plans, where they differ.
-FIELD_NAMES: dict[tuple[str, str], str] = {}
+FIELD_NAMES: dict[tuple[str, str], str] = {
+    ("match-step", "min_times"): "least",
+    ("match-step", "max_times"): "most",
+}
 
 _TAGS = {cls: tag for tag, cls in RECORDS.items()}
 _ENUM_TAGS = {cls: tag for tag, cls in ENUMS.items()}

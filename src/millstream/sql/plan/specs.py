@@ -70,7 +70,7 @@ class Fires:
 
 @fast_dataclass
 class PeriodicFires(Fires):
-    """When windows fire periodically. A class of its own, so that uids of jobs without a delay stay the same.
+    """When windows fire periodically. A separate class, so that uids of jobs without a delay stay the same.
 
     Attributes:
         early_delay: the delay after the window's first row, and the period from then on, in milliseconds; 0 for none:
@@ -104,11 +104,11 @@ class OverSpec:
 
 @fast_dataclass
 class MatchStep:
-    """A pattern variable with its quantifier; `most` None is unbounded."""
+    """A pattern variable with its quantifier; `max_times` None is unbounded."""
 
     variable: str
-    least: int
-    most: int | None
+    min_times: int
+    max_times: int | None
     reluctant: bool
 
 

@@ -93,7 +93,7 @@ def table_aggregate(to: Translator, planned: Planned) -> list[UpstreamEdge]:
 def local_aggregate(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.LocalAggregate)
-    max_rows = to.session.whole(MINI_BATCH_SIZE, MAX_ROWS)
+    max_rows = to.session.integer(MINI_BATCH_SIZE, MAX_ROWS)
     operator = LocalGroupAggregateOperator(node.keys, node.calls, arrow_types(before), node.retracts, max_rows)
     return to.add_forward(planned, operator)
 

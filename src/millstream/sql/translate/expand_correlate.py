@@ -43,7 +43,7 @@ def set_operation(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     keys = tuple(range(len(node.fields)))
     ends = [e for i, p in enumerate(planned.inputs) for e in to.by_key(p, keys, i)]
     if ttl and not node.all and not to.session.batch:
-        return _forgetting(to, planned, ends)
+        return _set_operation_with_ttl(to, planned, ends)
     operator: Operator
     if to.session.batch and all(p.traits.changes <= INSERTS for p in planned.inputs):
         operator = BatchSetOperationOperator(node.operator, node.all, arrow_types(planned))
@@ -53,7 +53,7 @@ def set_operation(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     return to.add_after(planned, operator, ends)
 
 
-def _forgetting(to: Translator, planned: Planned, ends: list[UpstreamEdge]) -> list[UpstreamEdge]:
+def _set_operation_with_ttl(to: Translator, planned: Planned, ends: list[UpstreamEdge]) -> list[UpstreamEdge]:
     """Add a set operation with state TTL: as in Flink, a join whose state expires, then distinct rows."""
     node, ttl, kinds = planned.node, planned.traits.state_ttl, arrow_types(planned)
     assert isinstance(node, nodes.SetOperation)

@@ -41,7 +41,7 @@ def join(to: Translator, planned: Planned) -> list[UpstreamEdge]:
         node.null_safe,
         node.condition,
         to.session,
-        waits=to.session.batch and not inner,
+        final_only=to.session.batch and not inner,
         ttl=planned.traits.state_ttl,
     )
     return to.add_after(planned, operator, ends, single=not node.left_keys)

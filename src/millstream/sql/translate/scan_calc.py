@@ -93,8 +93,8 @@ def stream_scan(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     operator = StreamScanOperator(node.stream, node.fields, node.event_time, node.changelog, to.session.time_zone)
     ends = list(node.stream.ends)
     if node.changelog:
-        way = ForwardElse(OrderedPartitioner())
-        ends = [e if e.partitioner else UpstreamEdge(e.source, way, e.tag) for e in ends]
+        partitioner = ForwardElse(OrderedPartitioner())
+        ends = [e if e.partitioner else UpstreamEdge(e.source, partitioner, e.tag) for e in ends]
     added = to.add(planned, operator, ends)
     copy_parallelism(added, ends)
     return [UpstreamEdge(added)]

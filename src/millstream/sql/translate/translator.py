@@ -27,7 +27,7 @@ class Translator:
 
     Example:
         A table's sink becomes a sink of the program. Collected rows become a transformation with one subtask whose
-        records are batches; a table that goes to a DataStream becomes one whose records are rows.
+        records are batches; a table converted to a DataStream becomes one whose records are rows.
 
     Args:
         program: the program to extend.
@@ -56,7 +56,7 @@ class Translator:
         if ends is None:
             translation = self._translation_of(type(planned.node))
             if translation is None:
-                raise TableException(f"{type(planned.node).__name__} cannot be run yet: {planned.name}.")
+                raise TableException(f"{type(planned.node).__name__} is not supported yet: {planned.name}.")
             ends = preserve_order(translation(self, planned), planned)
             self.register(planned, ends)
         return ends
@@ -113,7 +113,7 @@ Translation = Callable[[Translator, Planned], list[UpstreamEdge]]
 
 
 def preserve_order(ends: list[UpstreamEdge], planned: Planned) -> list[UpstreamEdge]:
-    """Return ends that send changes of one row to the same subtask, whatever the next operator's parallelism.
+    """Return ends that send changes of one row to the same subtask, at any parallelism of the next operator.
 
     Args:
         ends: the transformations that emit the rows.

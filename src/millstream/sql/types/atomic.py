@@ -17,7 +17,7 @@ INSIDE = "it is internal to PyFlink"
 # The length of STRING and BYTES.
 MAX_LENGTH = 2147483647
 MAX_PRECISION = 38
-MOST_SECOND_DIGITS = 9
+MAX_SECOND_DIGITS = 9
 
 
 class DataType:
@@ -281,8 +281,8 @@ class _Precise(AtomicType):
 
     def __init__(self, precision: int = 0, nullable: bool = True) -> None:
         super().__init__(nullable)
-        if not 0 <= precision <= MOST_SECOND_DIGITS:
-            raise ValueError(f"{self.root} precision must be between 0 and {MOST_SECOND_DIGITS} (both inclusive).")
+        if not 0 <= precision <= MAX_SECOND_DIGITS:
+            raise ValueError(f"{self.root} precision must be between 0 and {MAX_SECOND_DIGITS} (both inclusive).")
         self.precision = precision
 
     def parameters(self) -> tuple[object, ...]:
@@ -435,7 +435,7 @@ class DayTimeIntervalType(AtomicType):
         super().__init__(nullable)
         if not 1 <= day_precision <= 6:
             raise ValueError("Day precision of day-time intervals must be between 1 and 6 (both inclusive).")
-        if not 0 <= fractional_precision <= MOST_SECOND_DIGITS:
+        if not 0 <= fractional_precision <= MAX_SECOND_DIGITS:
             raise ValueError("Fractional precision of day-time intervals must be between 0 and 9 (both inclusive).")
         self._resolution = resolution
         self._day_precision = day_precision

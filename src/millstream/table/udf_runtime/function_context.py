@@ -1,4 +1,4 @@
-"""FunctionContext: what a user-defined function can access in `open`."""
+"""FunctionContext: the context of a user-defined function in `open`."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ class FunctionContext:
         return self._max_parallelism
 
     def get_index_of_this_subtask(self) -> int | None:
-        """Return which subtask this is, from 0."""
+        """Return the index of this subtask, from 0."""
         return self._index
 
     def get_attempt_number(self) -> int | None:
-        """Return how often the subtask was started before."""
+        """Return the number of earlier attempts of the subtask."""
         return self._attempt
 
 
@@ -84,7 +84,7 @@ def function_context(runtime: RuntimeContext | None) -> FunctionContext:
 
 
 class _Parameters(dict[str, str]):
-    """The job's parameters, which only their context knows."""
+    """The job parameters of a runtime context, read on access."""
 
     def __init__(self, runtime: RuntimeContext) -> None:
         super().__init__()

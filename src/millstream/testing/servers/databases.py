@@ -109,7 +109,7 @@ class LocalServer(ABC):
             time.sleep(0.05)
 
     def kill(self) -> None:
-        """End the server as a power cut does."""
+        """Kill the server as a power failure does."""
         self._end(signal.SIGKILL)
 
     def close(self) -> None:

@@ -218,7 +218,7 @@ class KafkaBroker:
                 except BufferError:
                     producer.poll(0.1)
         if left := producer.flush(60):
-            raise MillstreamError(f"Kafka has not taken {left} records for topic {topic} in a minute.")
+            raise MillstreamError(f"Kafka has not accepted {left} records for topic {topic} in a minute.")
 
     def read(self, topic: str, committed: bool = True) -> list[bytes]:
         """Return the values of all partitions of a topic, one after the other, read by an independent client."""
@@ -274,7 +274,7 @@ class KafkaBroker:
         return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
-        """Kill the broker as a power cut would."""
+        """Kill the broker as a power failure would."""
         self._stop(signal.SIGKILL)
 
     def stop(self) -> None:

@@ -88,7 +88,7 @@ class _SearchServer(LocalServer):
             archive.extractall(self.directory)
         settings = {
             "http.port": self.port,
-            # Not the default ports: a server there would be asked to join the cluster.
+            # Not the default ports: a server there would try to join the cluster.
             "transport.port": 0,
             "discovery.type": "single-node",
             "network.host": "127.0.0.1",

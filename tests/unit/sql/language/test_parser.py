@@ -65,7 +65,7 @@ def shown(node: Any) -> str:
     if isinstance(node, Call):
         return f"{node.name}({', '.join(map(shown, node.arguments))})"
     if isinstance(node, In):
-        inside = ", ".join(map(shown, node.among)) if isinstance(node.among, tuple) else "query"
+        inside = ", ".join(map(shown, node.operands)) if isinstance(node.operands, tuple) else "query"
         return f"{'NOT ' * node.negated}IN({shown(node.value)}: {inside})"
     if isinstance(node, Literal):
         return node.text

@@ -316,7 +316,7 @@ def test_join_emits_every_change(seed: int, kind: JoinKind) -> None:
 def test_join_in_batch_emits_final_rows_only(seed: int, kind: JoinKind) -> None:
     r = Random(seed)
     side = JoinSide(_JOIN_KINDS, (0,))
-    bare = Bare(JoinOperator(kind, side, side, (False,), None, Session(batch=True), waits=True))
+    bare = Bare(JoinOperator(kind, side, side, (False,), None, Session(batch=True), final_only=True))
     model = JoinModel(kind.name, (0, 0), (2, 2))
     expected: list[Change] = []
     for number in range(2):

@@ -221,7 +221,7 @@ def test_interval_join_watermark_waits_for_older_pairs() -> None:
 
 
 def test_window_rank_discards_rows_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millstream.sql.operators.window.buffered_window._MANY", 4)
+    monkeypatch.setattr("millstream.sql.operators.window.buffered_window._TRIM_ROWS", 4)
     kinds = [_TEXT, _INT, _TIME]
     operator = WindowRankOperator(_ENDS, 2, [0, 2], [(1, True, False)], kinds, 1, 2, True)
     bare = Bare(operator)
@@ -249,7 +249,7 @@ def test_interval_join_in_processing_time_follows_the_clock() -> None:
 
 
 def test_temporal_join_discards_outdated_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millstream.sql.operators.join.temporal_join._MANY", 8)
+    monkeypatch.setattr("millstream.sql.operators.join.temporal_join._TRIM_ROWS", 8)
     side = JoinSide((_INT, _INT, _TIME), (0,))
     operator = TemporalJoinOperator(side, side, (2, 2), False, (False,), None, Session())
     bare = Bare(operator)

@@ -13,7 +13,7 @@ import pytest
 
 from millstream.common.types import Row, RowKind
 from millstream.sql.columns.batch import Batch
-from millstream.sql.connector_contract import Found, LookupSource
+from millstream.sql.connector_contract import LookupResult, LookupSource
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import Column
 from millstream.sql.operators.join.lookup_join import MaterializedLookupJoinOperator
@@ -196,9 +196,9 @@ class _Once(LookupSource):
     def __init__(self) -> None:
         self.name = "old"
 
-    def find(self, keys: Sequence[tuple[Any, ...]]) -> Found:
+    def find(self, keys: Sequence[tuple[Any, ...]]) -> LookupResult:
         batch = batch_of([("+I", *key, self.name) for key in keys], [pa.int32(), pa.string()])
-        return Found(batch, np.ones(len(keys), np.int64))
+        return LookupResult(batch, np.ones(len(keys), np.int64))
 
     def all_rows(self) -> tuple[list[tuple[Any, ...]], Batch]:
         raise NotImplementedError

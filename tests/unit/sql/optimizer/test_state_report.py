@@ -46,170 +46,170 @@ def state_report(query: str, **settings: str) -> dict[str, list[str]]:
 TOP = "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY id) rn FROM {}) WHERE rn <= {}"
 WINDOW = "TABLE({}(TABLE a, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '1' HOUR))"
 LAST = "SELECT id FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY {} ORDER BY {}) rn FROM a) WHERE rn = 1"
-PASSED = "the watermark, which lets rows go once it has passed"
-ONE = "none: one subtask keeps it all"
-NOTHING = "nothing: it grows for as long as new keys come"
+PASSED = "watermark: rows are discarded when it passes them"
+ONE = "none: one subtask holds all state"
+UNBOUNDED = "none: it grows with the input"
 
 
 @pytest.mark.parametrize(
     ("query", "state", "key", "bound"),
     [
-        ("SELECT k, COUNT(*) FROM a GROUP BY k", "a row for every value of k", "k", NOTHING),
-        ("SELECT COUNT(*) FROM a", "one row of 1 accumulator", ONE, "its size: it is one row"),
-        ("SELECT a.k FROM a JOIN b ON a.id = b.id", "every row of both inputs by id and id", "id = id", NOTHING),
+        ("SELECT k, COUNT(*) FROM a GROUP BY k", "a row for every value of k", "k", UNBOUNDED),
+        ("SELECT COUNT(*) FROM a", "one row of 1 accumulator", ONE, "fixed size: one row"),
+        ("SELECT a.k FROM a JOIN b ON a.id = b.id", "every row of both inputs by id and id", "id = id", UNBOUNDED),
         (
             "SELECT a.k FROM a, b WHERE a.id = b.id AND a.ts BETWEEN b.ts - INTERVAL '1' HOUR AND b.ts",
-            "the rows of both inputs that can still find a partner",
+            "the rows of both inputs that can still have a partner",
             "id",
-            "the watermark: a row goes once no partner can come, 1 h at most behind it",
+            "watermark: a row is discarded when no partner can arrive, at most 1 h behind it",
         ),
         (
             f"SELECT k, COUNT(*) FROM {WINDOW.format('HOP')} GROUP BY window_start, window_end, k",
-            "accumulators for every value of k in each HOP window of 1 h that is open",
+            "accumulators for every value of k in each open HOP window of 1 h",
             "k",
-            "the watermark: a window goes at its end",
+            "watermark: a window is discarded at its end",
         ),
         (
             "SELECT * FROM SESSION(TABLE a PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' MINUTE)",
-            "rows of sessions that are open, for every value of k",
+            "rows of open sessions, for every value of k",
             "k",
-            "the watermark: a session goes 5 min after its last row",
+            "watermark: a session is discarded 5 min after its last row",
         ),
-        (TOP.format("a", 3), "the first 3 rows for every value of k", "k", NOTHING),
+        (TOP.format("a", 3), "the first 3 rows for every value of k", "k", UNBOUNDED),
         (
             TOP.format("(SELECT k, COUNT(*) AS id FROM a GROUP BY k, id)", 2),
             "all rows for every value of k, since any of the first ones may be retracted",
             "k",
-            NOTHING,
+            UNBOUNDED,
         ),
         (
             "SELECT SUM(id) OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN INTERVAL '5' MINUTE PRECEDING AND CURRENT "
             "ROW) FROM a",
             "the rows of the last 5 min for every value of k",
             "k",
-            "the watermark: rows go 5 min behind it",
+            "watermark: rows are discarded 5 min behind it",
         ),
         (
             "SELECT SUM(id) OVER (PARTITION BY k ORDER BY p RANGE BETWEEN INTERVAL '5' MINUTE PRECEDING AND CURRENT "
             "ROW) FROM a",
             "the rows of the last 5 min for every value of k",
             "k",
-            "the clock: rows go 5 min behind it",
+            "processing time: rows are discarded 5 min behind it",
         ),
         (
             "SELECT SUM(id) OVER (PARTITION BY k ORDER BY ts ROWS 3 PRECEDING) FROM a",
             "the last 4 rows for every value of k, and rows that the watermark has not passed",
             "k",
-            NOTHING,
+            UNBOUNDED,
         ),
         (
             "SELECT COUNT(*) OVER (PARTITION BY k ORDER BY p) FROM a",
             "accumulators for every value of k",
             "k",
-            NOTHING,
+            UNBOUNDED,
         ),
         (
             "SELECT SUM(id) OVER (ORDER BY id) FROM a",
-            "all rows, since one that comes in between changes those behind it",
+            "all rows, since a new row changes the results of those after it",
             ONE,
-            NOTHING,
+            UNBOUNDED,
         ),
-        ("SELECT id, k FROM a ORDER BY id LIMIT 5", "the first 5 rows", ONE, "its size: 5 rows"),
-        ("SELECT id, k FROM a LIMIT 5", "how many rows have come", ONE, "its size: it is one number"),
-        ("SELECT k, COUNT(*) FROM a GROUP BY k LIMIT 5", "the first 5 rows", ONE, "its size: 5 rows"),
+        ("SELECT id, k FROM a ORDER BY id LIMIT 5", "the first 5 rows", ONE, "fixed size: 5 rows"),
+        ("SELECT id, k FROM a LIMIT 5", "the number of rows received", ONE, "fixed size: one number"),
+        ("SELECT k, COUNT(*) FROM a GROUP BY k LIMIT 5", "the first 5 rows", ONE, "fixed size: 5 rows"),
         (
             "SELECT k, MIN(id) AS m FROM a GROUP BY k ORDER BY m DESC LIMIT 5",
             "all rows, since any of the first ones may be retracted",
             ONE,
-            NOTHING,
+            UNBOUNDED,
         ),
-        ("SELECT * FROM a ORDER BY ts", "rows until their time has come", ONE, PASSED),
-        (LAST.format("k", "p DESC"), "the last row for every value of k", "k", NOTHING),
-        (LAST.format("k", "p"), "every value of k that has come", "k", NOTHING),
+        ("SELECT * FROM a ORDER BY ts", "rows after the watermark", ONE, PASSED),
+        (LAST.format("k", "p DESC"), "the last row for every value of k", "k", UNBOUNDED),
+        (LAST.format("k", "p"), "every value of k received", "k", UNBOUNDED),
         (
             LAST.format("k", "ts"),
-            "every value of k that has come, and first rows that the watermark has not passed",
+            "every value of k received, and first rows that the watermark has not passed",
             "k",
-            NOTHING,
+            UNBOUNDED,
         ),
         (
             f"SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end, k ORDER BY id) AS rn "
             f"FROM {WINDOW.format('HOP')}) WHERE rn <= 3",
-            "the first 3 rows for every value of k in each HOP window of 1 h that is open",
+            "the first 3 rows for every value of k in each open HOP window of 1 h",
             "k",
-            "the watermark: a window goes at its end",
+            "watermark: a window is discarded at its end",
         ),
         (
             f"SELECT x.id FROM {WINDOW.format('HOP')} AS x JOIN {WINDOW.format('HOP')} AS y ON x.k = y.k AND "
             "x.window_start = y.window_start AND x.window_end = y.window_end",
-            "the rows of both inputs in each HOP window of 1 h that is open",
+            "the rows of both inputs in each open HOP window of 1 h",
             "k, window_start, window_end",
-            "the watermark: a window goes at its end",
+            "watermark: a window is discarded at its end",
         ),
         (
             "SELECT a.k, v.r FROM a JOIN v FOR SYSTEM_TIME AS OF a.ts ON a.id = v.id",
-            "rows of the left input until their time has come, and the versions of every value of id",
+            "rows of the left input after the watermark, and the versions of every value of id",
             "id",
-            f"{PASSED}; the newest version of each key stays",
+            f"{PASSED}; the newest version of each key remains",
         ),
-        ("SELECT * FROM up", "a row for every value of id", "id", NOTHING),
-        ("INSERT INTO up SELECT id, COUNT(*) FROM a GROUP BY id, k", "every row by id", "id", NOTHING),
-        ("SELECT k FROM a INTERSECT SELECT k FROM b", "every row by k", "k", NOTHING),
+        ("SELECT * FROM up", "a row for every value of id", "id", UNBOUNDED),
+        ("INSERT INTO up SELECT id, COUNT(*) FROM a GROUP BY id, k", "every row by id", "id", UNBOUNDED),
+        ("SELECT k FROM a INTERSECT SELECT k FROM b", "every row by k", "k", UNBOUNDED),
         (
             "SELECT * FROM a MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts MEASURES A.id AS i PATTERN (A B) WITHIN "
             "INTERVAL '1' HOUR DEFINE A AS A.id > 1)",
-            "matches that have begun, with their rows, for every value of k",
+            "partial matches with their rows, for every value of k",
             "k",
-            "time: a match that takes longer than 1 h is given up",
+            "time: partial matches expire after 1 h",
         ),
     ],
 )  # fmt: skip
 def test_explain_state_report(query: str, state: str, key: str, bound: str) -> None:
     report = state_report(query)
-    assert (report["keeps"][0], report["key"][0], report["bounded by"][0]) == (state, key, bound)
-    assert ("SET 'table.exec.state.ttl'" in report.get("smaller with", [""])[0]) == (bound == NOTHING)
-    # State bounded by its size has no hint for reducing it.
-    assert "smaller with" in report or bound.startswith("its size")
+    assert (report["stores"][0], report["key"][0], report["bound"][0]) == (state, key, bound)
+    assert ("SET 'table.exec.state.ttl'" in report.get("reduce with", [""])[0]) == (bound == UNBOUNDED)
+    # State of a fixed size has no hint for reducing it.
+    assert "reduce with" in report or bound.startswith("fixed size")
 
 
 def test_explain_state_report_with_ttl() -> None:
     query = "SELECT k, COUNT(DISTINCT id) FROM a GROUP BY k"
     report = state_report(query, **{"table.exec.state.ttl": "36 h"})
-    assert report["bounded by"] == ["time: what nothing comes for goes after 36 h ('table.exec.state.ttl' or a hint)"]
-    assert report["smaller with"] == ["fewer distinct values: COUNT(DISTINCT id) keeps every value of id for each key"]
+    assert report["bound"] == ["TTL: keys idle for 36 h expire ('table.exec.state.ttl' or a hint)"]
+    assert report["reduce with"] == ["fewer distinct values: COUNT(DISTINCT id) stores every value of id for each key"]
 
 
 def test_explain_state_report_with_ttl_for_versions() -> None:
     query = "SELECT a.k, v.r FROM a JOIN v FOR SYSTEM_TIME AS OF a.ts ON a.id = v.id"
-    assert any("SET 'table.exec.state.ttl'" in hint for hint in state_report(query)["smaller with"])
+    assert any("SET 'table.exec.state.ttl'" in hint for hint in state_report(query)["reduce with"])
     report = state_report(query, **{"table.exec.state.ttl": "1 h"})
-    goes = "the newest version of each key goes 1 h after the last row for it ('table.exec.state.ttl')"
-    assert report["bounded by"][0] == f"{PASSED}; {goes}"
-    assert report["smaller with"] == ["fewer keys in the versioned table"]
+    expires = "the newest version of each key expires 1 h after the last row for it ('table.exec.state.ttl')"
+    assert report["bound"][0] == f"{PASSED}; {expires}"
+    assert report["reduce with"] == ["fewer keys in the versioned table"]
 
 
 def test_explain_state_report_of_count_windows() -> None:
     window = Tumble.over(row_interval(3)).on(col("p")).alias("w")
     table = environment().from_path("a").window(window).group_by(col("w"), col("k")).select(col("k"), col("id").sum)
     explanation = table.explain().partition("== State ==")[2]
-    assert "keeps: the last 3 rows for every value of k\n" in explanation
-    bound = "rows: a window goes when it is full, but for its newest row, and stays for as long as it is not"
-    assert f"bounded by: {bound}\n" in explanation
+    assert "stores: the last 3 rows for every value of k\n" in explanation
+    bound = "row count: a full window is discarded except for its newest row; an incomplete one remains"
+    assert f"bound: {bound}\n" in explanation
 
 
 def test_explain_state_report_of_a_pattern_without_within() -> None:
     inside = "PARTITION BY k ORDER BY ts MEASURES A.id AS i PATTERN (A B) DEFINE A AS A.id > 1"
     query = f"SELECT * FROM a MATCH_RECOGNIZE ({inside})"
     report = state_report(query, **{"table.exec.state.ttl": "1 h"})
-    assert report["bounded by"] == [NOTHING]
-    assert report["smaller with"] == ["WITHIN INTERVAL '...' behind the pattern: what takes longer is given up"]
+    assert report["bound"] == [UNBOUNDED]
+    assert report["reduce with"] == ["WITHIN INTERVAL '...' after the pattern: then partial matches expire"]
 
 
 def test_explain_state_report_of_a_join_without_unique_keys() -> None:
     hints = state_report("SELECT a.k FROM a JOIN (SELECT id, MAX(ts) AS m FROM b GROUP BY id) AS c ON a.id = c.id")
     # The right input already has one row per key.
-    assert any("PRIMARY KEY of the left input" in hint for hint in hints["smaller with"])
-    assert not any("PRIMARY KEY of the right input" in hint for hint in hints["smaller with"])
+    assert any("PRIMARY KEY of the left input" in hint for hint in hints["reduce with"])
+    assert not any("PRIMARY KEY of the right input" in hint for hint in hints["reduce with"])
 
 
 def test_explain_state_report_is_absent_without_state() -> None:
@@ -240,7 +240,7 @@ def test_notebook_does_not_run_an_unbounded_table(monkeypatch: pytest.MonkeyPatc
     table = environment().from_path("a")
     monkeypatch.setattr(Table, "execute", lambda self: pytest.fail("it was run"))
     html = shown(table)
-    assert "<tr><td>id</td><td>INT</td></tr>" in html and "does not end" in html
+    assert "<tr><td>id</td><td>INT</td></tr>" in html and "is unbounded" in html
 
 
 def test_notebook_waits_a_limited_time_for_rows() -> None:

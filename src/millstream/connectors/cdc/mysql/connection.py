@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from millstream.common.aliases import Value
-from millstream.common.errors import IncurableError, InvalidProgramError, MillstreamError
+from millstream.common.errors import InvalidProgramError, MillstreamError, UnrecoverableError
 
 __all__ = ["Connection", "Database", "MySqlFailure", "MySqlLogLost", "error_text", "library", "run"]
 
@@ -21,7 +21,7 @@ class MySqlFailure(MillstreamError):
     """A request that MySQL or MariaDB refused or could not answer."""
 
 
-class MySqlLogLost(MySqlFailure, IncurableError):
+class MySqlLogLost(MySqlFailure, UnrecoverableError):
     """Data to read no longer exists; restarting the job does not help."""
 
 

@@ -187,7 +187,7 @@ class BinlogReader(LogThread[Piece]):
 
     Args:
         start: the offset to start at.
-        done: transactions to skip wherever they are.
+        done: transactions to skip.
         captures: returns whether a table is captured.
     """
 

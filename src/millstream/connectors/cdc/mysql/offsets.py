@@ -195,8 +195,8 @@ def _is_mariadb(connection: Connection) -> bool:
     return "mariadb" in str(run(connection, "SELECT version()")[0][0]).lower()
 
 
-def bytes_behind(connection: Connection, offset: BinlogOffset) -> int:
-    """Return how many bytes of the binlog are behind an offset."""
+def bytes_after(connection: Connection, offset: BinlogOffset) -> int:
+    """Return the number of bytes of the binlog after an offset."""
     sizes = {offset_of(row[0], 0).number: int(row[1]) for row in run(connection, "SHOW BINARY LOGS")}
     return max(0, sum(size for number, size in sizes.items() if number >= offset.number) - offset.position)
 

@@ -27,7 +27,7 @@ from millstream.connectors.cdc.mysql.log import BinlogRange, BinlogReader, Piece
 from millstream.connectors.cdc.mysql.offsets import (
     BinlogOffset,
     Gtids,
-    bytes_behind,
+    bytes_after,
     check_file,
     check_transaction,
     current_offset,
@@ -72,7 +72,7 @@ class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableInfo, Piece, Change,
     """Assigns chunks read with SELECT and changes of the binlog."""
 
     def _open(self, restored: CaptureSnapshot | None) -> None:
-        # Transactions executed before a GTID start; they may also be behind the start offset.
+        # Transactions executed before a GTID start; they may also follow the start offset.
         self._done = Gtids({} if restored is None else restored.get("done", {}))
         # The last completely assigned transaction.
         self._gtid: str = "" if restored is None else restored.get("gtid", "")
@@ -122,7 +122,7 @@ class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableInfo, Piece, Change,
             self._done,
             server_id,
             lambda table: is_captured(table, patterns),
-            self._woken,
+            self._on_wake,
         )
 
     def _open_chunks(self, context: SnapshotContext[TableInfo]) -> MySqlChunks:
@@ -140,8 +140,8 @@ class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableInfo, Piece, Change,
     def _has_reached(self, target: BinlogOffset) -> bool:
         return bool(self._offset[:2] >= target[:2])
 
-    def _bytes_behind(self) -> int:
-        return bytes_behind(self._connection, self._offset)
+    def _unassigned_bytes(self) -> int:
+        return bytes_after(self._connection, self._offset)
 
     # --- the log
 

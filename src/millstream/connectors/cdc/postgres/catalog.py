@@ -52,7 +52,7 @@ class TableInfo:
 
     @property
     def rows(self) -> str:
-        """What to SELECT from, without the tables that inherit from it."""
+        """The table for a SELECT, without the tables that inherit from it."""
         return self.quoted if self.is_partitioned else f"ONLY {self.quoted}"
 
 

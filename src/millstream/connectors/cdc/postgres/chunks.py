@@ -117,7 +117,7 @@ class PostgresChunks(ChunkReaders[TableInfo]):
     def _copy(
         self, connection: Connection, table: TableInfo, description: TableDescription, chunk: Chunk
     ) -> tuple[bytes, bytes | None]:
-        """Return the rows of a chunk, and the last row if the chunk was cut after it."""
+        """Return the rows of a chunk, and the last row if the chunk ends early, after it."""
         columns = ", ".join(quoted(name) for name in description.names)
         keys = ", ".join(quoted(k.name) for k in table.keys)
         where = key_below(table, chunk.low, chunk.high)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from millstream.common.errors import IncurableError, InvalidProgramError, MillstreamError
+from millstream.common.errors import InvalidProgramError, MillstreamError, UnrecoverableError
 
 if TYPE_CHECKING:
     import psycopg
@@ -34,7 +34,7 @@ class PostgresFailure(MillstreamError):
     """A request that PostgreSQL refused or could not answer."""
 
 
-class PostgresLogLost(PostgresFailure, IncurableError):
+class PostgresLogLost(PostgresFailure, UnrecoverableError):
     """Data to read no longer exists; restarting the job does not help."""
 
 

@@ -48,10 +48,10 @@ _DATA, _ALIVE = b"wk"
 
 @tagged("postgres-offset")
 class PostgresOffset(NamedTuple):
-    """How far the log is assigned.
+    """The assigned part of the log.
 
     Attributes:
-        lsn: behind the last completely assigned transaction.
+        lsn: the end of the last completely assigned transaction.
         transaction: commit LSN of a partly assigned transaction; 0 for none.
         changes: number of its assigned changes.
     """

@@ -72,7 +72,7 @@ class Commit(NamedTuple):
     """The end of a transaction.
 
     Attributes:
-        end: the log offset behind it.
+        end: the log offset after it.
     """
 
     lsn: int
@@ -180,12 +180,12 @@ class Images(NamedTuple):
     """A row before and after a change, as texts.
 
     Attributes:
-        whole: whether `before` has all columns, not only those of the key.
+        is_before_complete: whether `before` has all columns, not only those of the key.
     """
 
     before: list[Text] | None
     after: list[Text] | None
-    whole: bool
+    is_before_complete: bool
 
 
 def images(message: bytes) -> Images:

@@ -177,7 +177,7 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableInfo, Piece, b
 
     def _open_log(self) -> LogReader:
         settings = self._settings
-        return LogReader(settings.database, settings.slot, settings.publication, self._offset, self._woken)
+        return LogReader(settings.database, settings.slot, settings.publication, self._offset, self._on_wake)
 
     def _open_chunks(self, context: SnapshotContext[TableInfo]) -> PostgresChunks:
         settings = self._settings
@@ -196,7 +196,7 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableInfo, Piece, b
     def _has_reached(self, target: int) -> bool:
         return bool(self._offset.lsn >= target)
 
-    def _bytes_behind(self) -> int:
+    def _unassigned_bytes(self) -> int:
         return max(0, self._end() - self._point())
 
     def _request_progress(self) -> None:

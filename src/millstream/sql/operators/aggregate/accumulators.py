@@ -268,8 +268,8 @@ class _RunningSums:
         # Different sums can give the same result, an average for example.
         return differing(self.take(before), self.take(after))
 
-    def take(self, places: Ints) -> pa.Array:
-        return self._value([s[places] for s in self._sums], self._count[places])
+    def take(self, positions: Ints) -> pa.Array:
+        return self._value([s[positions] for s in self._sums], self._count[positions])
 
 
 def differing(then: pa.Array, now: pa.Array) -> Mask:
@@ -494,8 +494,8 @@ class VarianceOfInts(Variance):
         total, squares = map(self._wrapped, sums)
         by = count - 1 if self._sample else count
         valid = by > 0
-        among = _quotient(self._wrapped(total * total), np.where(count > 0, count, 1))
-        variance: NumpyColumn = _quotient(squares - among, np.where(valid, by, 1))
+        mean_square = _quotient(self._wrapped(total * total), np.where(count > 0, count, 1))
+        variance: NumpyColumn = _quotient(squares - mean_square, np.where(valid, by, 1))
         if self._root:
             variance = np.sqrt(np.maximum(variance, 0)).astype(np.int64)
         return from_numpy(variance, valid, self.result)

@@ -20,9 +20,9 @@ from millstream.sql.operators.aggregate.segments import Running, Segments
 # The time of a key's last update, for state TTL.
 TOUCHED = "updated_at"
 
-Keep = Callable[[str, KeyedColumns], KeyedColumns]
+CreateTable = Callable[[str, KeyedColumns], KeyedColumns]
 # The argument columns, and the filter column; None for all rows.
-_Which = tuple[tuple[int, ...], int | None]
+_DistinctKey = tuple[tuple[int, ...], int | None]
 
 
 class AggregateHandler:
@@ -61,7 +61,7 @@ class AggregateHandler:
         """Whether the state of several key ids can be merged."""
         return all(a.combines and not c.distinct for a, c in zip(self.accumulators, self.calls, strict=True))
 
-    def open(self, keys: Sequence[pa.DataType], keep: Keep, owners: int | None = None) -> None:
+    def open(self, keys: Sequence[pa.DataType], create_table: CreateTable, owners: int | None = None) -> None:
         """Create the state tables of distinct values, for keys of some types."""
         self._now = 0
         # Filters and state table by argument columns.
@@ -76,10 +76,10 @@ class AggregateHandler:
             leading = len(keys) if owners is None else owners
             counts = [StateColumn(_times(i), np.int64) for i in range(len(conditions))]
             table = KeyedColumns(kinds, [*counts, StateColumn(TOUCHED, np.int64)], leading)
-            self._distinct[arguments] = keep(f"distinct{len(self._distinct)}", table)
+            self._distinct[arguments] = create_table(f"distinct{len(self._distinct)}", table)
 
     def run(self, batch: Batch, keys: Sequence[pa.Array], segments: Segments, state: KeyedColumns) -> list[Running]:
-        """Process a batch cut into segments; return each accumulator's results after each row."""
+        """Process a batch divided into segments; return each accumulator's results after each row."""
         order = pa.array(segments.order)
         sorted_columns: dict[int, pa.Array] = {}
 
@@ -88,12 +88,12 @@ class AggregateHandler:
                 sorted_columns[index] = batch.columns[index].take(order)
             return sorted_columns[index]
 
-        comings: dict[_Which, Ints] = {}
+        distinct_changes: dict[_DistinctKey, Ints] = {}
         results = []
         for call, accumulator in zip(self.calls, self.accumulators, strict=True):
             counted: NumpyColumn | None = None
             if call.distinct:
-                counted = self._distinct_counted(call, batch, keys, comings)[segments.order]
+                counted = self._distinct_counted(call, batch, keys, distinct_changes)[segments.order]
             elif call.condition is not None:
                 counted = _is_true(column(call.condition))
             arguments = [column(a) for a in call.arguments]
@@ -103,11 +103,11 @@ class AggregateHandler:
     def fold(self, batch: Batch, keys: Sequence[pa.Array], key_ids: KeyIds, state: Columns) -> None:
         """Process a batch without results after each row."""
         signs = signs_of(batch)
-        comings: dict[_Which, Ints] = {}
+        distinct_changes: dict[_DistinctKey, Ints] = {}
         for call, accumulator in zip(self.calls, self.accumulators, strict=True):
             counted: NumpyColumn | None = None
             if call.distinct:
-                counted = self._distinct_counted(call, batch, keys, comings)
+                counted = self._distinct_counted(call, batch, keys, distinct_changes)
             elif call.condition is not None:
                 counted = _is_true(batch.columns[call.condition])
             accumulator.fold(key_ids, signs, [batch.columns[a] for a in call.arguments], counted, state)
@@ -117,16 +117,16 @@ class AggregateHandler:
         call: AggregateCall,
         batch: Batch,
         keys: Sequence[pa.Array],
-        known: dict[_Which, Ints],
+        cached: dict[_DistinctKey, Ints],
     ) -> Ints:
         """Return 1 for rows that add a distinct value, -1 for rows that remove one, else 0; once for equal columns."""
-        if _which(call) not in known:
-            known |= self._distinct_changes(call.arguments, batch, keys)
-        return known[_which(call)]
+        if _distinct_key(call) not in cached:
+            cached |= self._distinct_changes(call.arguments, batch, keys)
+        return cached[_distinct_key(call)]
 
     def _distinct_changes(
         self, arguments: tuple[int, ...], batch: Batch, keys: Sequence[pa.Array]
-    ) -> Iterator[tuple[_Which, Ints]]:
+    ) -> Iterator[tuple[_DistinctKey, Ints]]:
         """Yield the added and removed values of each filter."""
         conditions = self._conditions[arguments]
         masks = [None if c is None else _is_true(batch.columns[c]) for c in conditions]
@@ -138,12 +138,12 @@ class AggregateHandler:
             taken = pa.array(rows)
             columns = [c.take(taken) for c in columns]
         segments = self._segments(arguments, columns, len(rows))
-        places, signs = rows[segments.order], signs_of(batch)
-        weights = np.ones(len(rows), np.int64) if signs is None else signs[places]
+        positions, signs = rows[segments.order], signs_of(batch)
+        weights = np.ones(len(rows), np.int64) if signs is None else signs[positions]
         for i, (condition, mask) in enumerate(zip(conditions, masks, strict=True)):
             out = np.zeros(len(batch), np.int64)
-            counted = weights if mask is None else np.where(mask[places], weights, 0)
-            out[places] = self._counted(arguments, i, segments, counted)
+            counted = weights if mask is None else np.where(mask[positions], weights, 0)
+            out[positions] = self._counted(arguments, i, segments, counted)
             yield (arguments, condition), out
         if signs is not None:
             self._discard_empty(arguments, segments)
@@ -203,9 +203,9 @@ class AggregateHandler:
         return [_listed(call, batch, key_ids, count, signs) for call in self._distinct_calls.values()]
 
     @property
-    def _distinct_calls(self) -> dict[_Which, AggregateCall]:
+    def _distinct_calls(self) -> dict[_DistinctKey, AggregateCall]:
         """The first call of each group over the same distinct values."""
-        return {_which(call): call for call in reversed(self.calls) if call.distinct}
+        return {_distinct_key(call): call for call in reversed(self.calls) if call.distinct}
 
     def merge(self, columns: Sequence[pa.Array], keys: Sequence[pa.Array], key_ids: KeyIds, state: Columns) -> None:
         """Merge output of `partials` and `distinct_lists` into key ids; a key id may occur several times."""
@@ -215,20 +215,20 @@ class AggregateHandler:
                 width = len(accumulator.state_columns)
                 accumulator.merge(key_ids, columns[taken : taken + width], state)
                 taken += width
-        for which, column in zip(self._distinct_calls, columns[taken:], strict=True):
+        for distinct_key, column in zip(self._distinct_calls, columns[taken:], strict=True):
             owners = column.value_parent_indices()
-            *values, times_more = column.flatten().flatten()
-            arguments, condition = which
+            *values, added_copies = column.flatten().flatten()
+            arguments, condition = distinct_key
             segments = self._segments(arguments, [*(k.take(owners) for k in keys), *values], len(owners))
-            weights = times_more.to_numpy()[segments.order]
-            come: NumpyColumn = np.empty(len(owners), np.int64)
+            weights = added_copies.to_numpy()[segments.order]
+            changes: NumpyColumn = np.empty(len(owners), np.int64)
             condition_index = self._conditions[arguments].index(condition)
-            come[segments.order] = self._counted(arguments, condition_index, segments, weights)
+            changes[segments.order] = self._counted(arguments, condition_index, segments, weights)
             self._discard_empty(arguments, segments)
-            mine = key_ids[owners.to_numpy()]
+            target_key_ids = key_ids[owners.to_numpy()]
             for call, accumulator in zip(self.calls, self.accumulators, strict=True):
-                if call.distinct and _which(call) == which:
-                    accumulator.fold(mine, None, values, come, state)
+                if call.distinct and _distinct_key(call) == distinct_key:
+                    accumulator.fold(target_key_ids, None, values, changes, state)
 
     def expire(self, now: int, ttl: int) -> None:
         """Discard distinct values whose TTL has expired; later updates are stamped `now`."""
@@ -269,7 +269,7 @@ def _listed(call: AggregateCall, batch: Batch, key_ids: KeyIds, count: int, sign
     return pa.LargeListArray.from_arrays(pa.array(ends), entries)
 
 
-def _which(call: AggregateCall) -> _Which:
+def _distinct_key(call: AggregateCall) -> _DistinctKey:
     return call.arguments, call.condition
 
 

@@ -32,18 +32,18 @@ class FirstOrLastEver(Accumulator):
     def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: Columns) -> Running:
         column = state.column(self.name)
         before = segments.begins(column, None)
-        had = np.fromiter((v is not None for v in before), np.bool_, segments.count)
-        comes = _counts(arguments[0], counted, segments.rows)
-        chosen = _first_so_far(segments, comes) if self._first else _last_so_far(segments, comes)
-        # Positions after the batch's rows stand for the stored values of keys.
+        has_stored = np.fromiter((v is not None for v in before), np.bool_, segments.count)
+        has_value = _counts(arguments[0], counted, segments.rows)
+        chosen = _first_so_far(segments, has_value) if self._first else _last_so_far(segments, has_value)
+        # Positions after the batch's rows represent the stored values of keys.
         initial = segments.rows + segments.of_row
-        chosen = np.where(had[segments.of_row] & self._first, initial, np.where(chosen < 0, initial, chosen))
-        places = np.concatenate([chosen, segments.rows + np.arange(segments.count)])
+        chosen = np.where(has_stored[segments.of_row] & self._first, initial, np.where(chosen < 0, initial, chosen))
+        positions = np.concatenate([chosen, segments.rows + np.arange(segments.count)])
         values = pa.concat_arrays([arguments[0], from_python(list(before), arguments[0].type)])
         last = segments.last
         taken = values.take(pa.array(chosen[segments.ends[last]]))
         _put(column, segments.key_ids[last], taken)
-        return RunningPlaces(values, places, self.result)
+        return RunningPositions(values, positions, self.result)
 
     def fold(
         self,
@@ -68,27 +68,27 @@ class FirstOrLastEver(Accumulator):
         return from_python(list(state.column(self.name)[key_ids]), self.result)
 
 
-class RunningPlaces:
+class RunningPositions:
     """Results given as positions in a column."""
 
-    def __init__(self, values: pa.Array, places: Ints, result: pa.DataType) -> None:
+    def __init__(self, values: pa.Array, positions: Ints, result: pa.DataType) -> None:
         self._values = values
-        self._places = places
+        self._positions = positions
         self._result = result
 
     def differs(self, before: Ints, after: Ints) -> Mask:
-        moved: Mask = self._places[before] != self._places[after]
-        rows = np.flatnonzero(moved)
+        differs: Mask = self._positions[before] != self._positions[after]
+        rows = np.flatnonzero(differs)
         if pa.types.is_nested(self._values.type):
             pairs = zip(*(python_values(self.take(positions[rows])) for positions in (before, after)), strict=True)
-            moved[rows] = np.fromiter((a != b for a, b in pairs), np.bool_, len(rows))
+            differs[rows] = np.fromiter((a != b for a, b in pairs), np.bool_, len(rows))
         else:
-            moved[rows] = differing(self.take(before[rows]), self.take(after[rows]))
-        return moved
+            differs[rows] = differing(self.take(before[rows]), self.take(after[rows]))
+        return differs
 
-    def take(self, places: Ints) -> pa.Array:
-        values_found = self._values.take(pa.array(self._places[places]))
-        return values_found if values_found.type == self._result else values_found.cast(self._result)
+    def take(self, positions: Ints) -> pa.Array:
+        taken = self._values.take(pa.array(self._positions[positions]))
+        return taken if taken.type == self._result else taken.cast(self._result)
 
 
 def _counts(argument: pa.Array, counted: Counted, rows: int) -> Mask:
@@ -97,16 +97,16 @@ def _counts(argument: pa.Array, counted: Counted, rows: int) -> Mask:
     return np.ones(rows, np.bool_) if valid is None else valid
 
 
-def _last_so_far(segments: Segments, comes: Mask) -> Ints:
+def _last_so_far(segments: Segments, has_value: Mask) -> Ints:
     """Return for each row the latest counting row of its segment so far, or -1."""
-    values_found = np.maximum.accumulate(np.where(comes, np.arange(segments.rows), -1))
-    return np.where(values_found >= segments.starts[segments.of_row], values_found, -1)
+    last_rows = np.maximum.accumulate(np.where(has_value, np.arange(segments.rows), -1))
+    return np.where(last_rows >= segments.starts[segments.of_row], last_rows, -1)
 
 
-def _first_so_far(segments: Segments, comes: Mask) -> Ints:
+def _first_so_far(segments: Segments, has_value: Mask) -> Ints:
     """Return for each row the first counting row of its segment so far, or -1."""
     rows = np.arange(segments.rows)
-    first = np.minimum.reduceat(np.where(comes, rows, segments.rows), segments.starts)[segments.of_row]
+    first = np.minimum.reduceat(np.where(has_value, rows, segments.rows), segments.starts)[segments.of_row]
     return np.where(first <= rows, first, -1)
 
 

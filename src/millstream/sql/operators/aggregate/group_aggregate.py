@@ -144,7 +144,7 @@ class GroupAggregateOperator(KeyedBatchOperator):
         signs = np.ones(segments.rows, np.int64) if segments.signs is None else segments.signs
         running = segments.sums(signs, segments.begins(column, 0))
         segments.leave(column, running)
-        return running, segments.cut_behind(running == 0) if segments.signs is not None else segments
+        return running, segments.split_after(running == 0) if segments.signs is not None else segments
 
     def _changes(
         self, batch: Batch, keys: list[pa.Array], segments: Segments, rows: Ints | None, running: list[Running]
@@ -159,10 +159,10 @@ class GroupAggregateOperator(KeyedBatchOperator):
         changes = Changelog.of(existed, exists, differs, self.pairs)
         # Back to order of arrival.
         changes = changes.in_order(_inverse(segments.order))
-        places = changes.chosen(before[changes.order], after[changes.order])
-        positions = pa.array(changes.chosen(changes.places, changes.places))
+        value_rows = changes.chosen(before[changes.order], after[changes.order])
+        positions = pa.array(changes.chosen(changes.positions, changes.positions))
         return Batch(
-            [*(k.take(positions) for k in keys), *(r.take(places) for r in running)], changes.kinds, len(positions)
+            [*(k.take(positions) for k in keys), *(r.take(value_rows) for r in running)], changes.kinds, len(positions)
         )
 
     def _folded(self, batch: Batch, keys: list[pa.Array], key_ids: Ints, first_new: int) -> Iterable[Batch]:
@@ -199,11 +199,11 @@ class GroupAggregateOperator(KeyedBatchOperator):
         for old, new in zip(before, results, strict=True):
             differs |= differing(old, new)
         changes = Changelog.of(key_ids < first_new, exists, differs, self.pairs)
-        places = pa.array(changes.chosen(np.arange(len(key_ids)), np.arange(len(key_ids)) + len(key_ids)))
+        value_rows = pa.array(changes.chosen(np.arange(len(key_ids)), np.arange(len(key_ids)) + len(key_ids)))
         positions = pa.array(changes.chosen(rows, rows))
         both = [pa.concat_arrays([old, new]) for old, new in zip(before, results, strict=True)]
         return Batch(
-            [*(k.take(positions) for k in keys), *(r.take(places) for r in both)], changes.kinds, len(positions)
+            [*(k.take(positions) for k in keys), *(r.take(value_rows) for r in both)], changes.kinds, len(positions)
         )
 
     def finish(self) -> None:
@@ -238,9 +238,9 @@ class GlobalGroupAggregateOperator(GroupAggregateOperator):
 
 
 def _inverse(order: Ints) -> Ints:
-    places = np.empty(len(order), np.int64)
-    places[order] = np.arange(len(order))
-    return places
+    positions = np.empty(len(order), np.int64)
+    positions[order] = np.arange(len(order))
+    return positions
 
 
 _ROWS, _ACCUMULATOR = "rows", "accumulator"
@@ -257,7 +257,7 @@ class TableAggregateOperator(KeyedBatchOperator):
         call: AggregateCall,
         kinds: Sequence[pa.DataType],
         *,
-        takes_back: bool = True,
+        deletes_first: bool = True,
         final_only: bool = False,
         ttl: int = 0,
     ) -> None:
@@ -267,14 +267,14 @@ class TableAggregateOperator(KeyedBatchOperator):
             keys: the columns to group by.
             call: the function.
             kinds: the Arrow types of the input's columns.
-            takes_back: whether a group's rows are deleted before the new ones are emitted.
+            deletes_first: whether a group's rows are deleted before the new ones are emitted.
             final_only: whether only the final results are emitted.
             ttl: state TTL in milliseconds; 0 for none.
         """
         self.keys = tuple(keys)
         self.calls = (call,)
         self.kinds = list(kinds)
-        self.takes_back = takes_back
+        self.deletes_first = deletes_first
         self.final_only = final_only
         self.ttl = ttl
 
@@ -316,7 +316,7 @@ class TableAggregateOperator(KeyedBatchOperator):
                     # A group without rows ignores retractions.
                     continue
                 accumulators[key_id] = function.begin()
-            elif not self.final_only and self.takes_back:
+            elif not self.final_only and self.deletes_first:
                 emit_results(position, DELETE, function.value(accumulators[key_id]))
             step = function.add if weight > 0 else function.retract
             accumulators[key_id] = step(accumulators[key_id], row)
@@ -392,6 +392,6 @@ class BatchGlobalGroupAggregateOperator(BatchGroupAggregateOperator, GlobalGroup
     """The second phase; merges the output of a `LocalGroupAggregateOperator` with the same arguments."""
 
     def _input(self) -> tuple[list[pa.DataType], Sequence[int]]:
-        nothing = np.zeros(0, np.int64)
-        partials = self.aggregates.partials(FreshColumns(self.aggregates.state_columns, 0), nothing)
+        no_key_ids = np.zeros(0, np.int64)
+        partials = self.aggregates.partials(FreshColumns(self.aggregates.state_columns, 0), no_key_ids)
         return [*(self.kinds[k] for k in self.keys), *(column.type for column in partials)], range(len(self.keys))

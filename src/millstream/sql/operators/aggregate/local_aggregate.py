@@ -21,7 +21,7 @@ from millstream.sql.columns.numpy_arrays import Ints, NumpyColumn
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregate.aggregate_handler import AggregateHandler, signs_of
 from millstream.sql.operators.base import BatchOperator, split_batches
-from millstream.sql.operators.window.window_aggregate import WindowTimes, placed, shares_slices
+from millstream.sql.operators.window.window_aggregate import WindowTimes, shares_slices, with_windows
 from millstream.sql.operators.window.windowing import Times, Windowing
 
 # Keys remain indexed after they are taken out, because they often recur: up to this many idle ones.
@@ -42,7 +42,7 @@ class Bundle:
         self._columns = {k.name: GrowingArray(k.dtype) for k in self._specs}
         # The current keys, in order of first arrival.
         self._order = GrowingArray(np.int64)
-        self._there = GrowingArray(np.bool_)
+        self._is_current = GrowingArray(np.bool_)
 
     def column(self, name: str) -> NumpyColumn:
         """Return a value column, to be changed in place; valid until keys are added."""
@@ -57,44 +57,44 @@ class Bundle:
                 column.extend(key.take(added))
             for spec in self._specs:
                 self._columns[spec.name].extend(filled(spec, len(new)))
-            self._there.extend(np.zeros(len(new), np.bool_))
-        self._see(key_ids)
+            self._is_current.extend(np.zeros(len(new), np.bool_))
+        self._mark_current(key_ids)
         return key_ids
 
-    def _see(self, key_ids: KeyIds) -> None:
-        come = key_ids.take(np.flatnonzero(~self._there.values.take(key_ids)))
-        if not len(come):
+    def _mark_current(self, key_ids: KeyIds) -> None:
+        returning = key_ids.take(np.flatnonzero(~self._is_current.values.take(key_ids)))
+        if not len(returning):
             return
-        self._there.values[come] = True
-        self._order.extend(come.take(first_rows(come, np.empty(len(self._there), np.int64))))
+        self._is_current.values[returning] = True
+        self._order.extend(returning.take(first_rows(returning, np.empty(len(self._is_current), np.int64))))
 
     def key_ids(self) -> KeyIds:
-        """Return the key ids of keys added since the last `take_out`, in order of first arrival."""
+        """Return the key ids of keys added since the last `reset`, in order of first arrival."""
         return self._order.values.copy()
 
     def keys_at(self, key_ids: KeyIds) -> list[pa.Array]:
         """Return the keys of key ids."""
         return [column.take(key_ids) for column in self._keys]
 
-    def take_out(self, key_ids: KeyIds) -> None:
+    def reset(self, key_ids: KeyIds) -> None:
         """Reset the values of all current keys, whose key ids are given."""
-        if len(self._there) > _MAX_IDLE and 2 * len(key_ids) < len(self._there):
+        if len(self._is_current) > _MAX_IDLE and 2 * len(key_ids) < len(self._is_current):
             self._clear()
             return
         for spec in self._specs:
             self._columns[spec.name].values[key_ids] = filled(spec, len(key_ids))
-        self._there.values[key_ids] = False
+        self._is_current.values[key_ids] = False
         self._order.replace(key_ids[:0])
 
 
 _ROWS = "rows"
 # Maximum rows aggregated before the result is emitted.
 MAX_ROWS = 1 << 17
-# Rows are pre-aggregated if that leaves at most this share of them, measured on enough rows; else the next try is
-# after this many rows.
-_WORTH = 0.6
-_ENOUGH = 1 << 10
-_TRY_AGAIN = 1 << 21
+# Rows are pre-aggregated if the output has at most this share of them, measured on this many rows; else the next try
+# is after this many rows.
+_MAX_OUTPUT_RATIO = 0.6
+_MIN_MEASURED_ROWS = 1 << 10
+_ROWS_UNTIL_RETRY = 1 << 21
 
 
 class LocalAggregateOperator(BatchOperator):
@@ -131,32 +131,32 @@ class LocalAggregateOperator(BatchOperator):
         super().prepare(setup)
         self._specs = [*([StateColumn(_ROWS, np.int64)] if self.retracts else []), *self.aggregates.state_columns]
         self._bundle = Bundle(self._key_kinds(), self._specs)
-        self._held = 0
-        # Rows to pass on unaggregated, since pre-aggregation did not pay off.
-        self._alone = 0
+        self._held_rows = 0
+        # Number of rows to forward unaggregated, since pre-aggregation did not pay off.
+        self._rows_to_pass = 0
 
     def _key_kinds(self) -> list[pa.DataType]:
         return [self.kinds[k] for k in self.keys]
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        return self._taken(batch, [batch.columns[k] for k in self.keys])
+        return self._aggregate(batch, [batch.columns[k] for k in self.keys])
 
-    def _taken(self, batch: Batch, keys: list[pa.Array]) -> Iterator[Batch]:
+    def _aggregate(self, batch: Batch, keys: list[pa.Array]) -> Iterator[Batch]:
         """Aggregate keyed rows; yield partial results that are not held back."""
-        if self._alone > 0 or not self.aggregates.is_exact:
-            self._alone -= len(batch)
+        if self._rows_to_pass > 0 or not self.aggregates.is_exact:
+            self._rows_to_pass -= len(batch)
             key_ids = np.arange(len(batch))
             state = FreshColumns(self._specs, len(batch))
-            self._add_up(batch, key_ids, state)
+            self._fold(batch, key_ids, state)
             yield self._partial_batch(keys, self._columns(batch, key_ids, key_ids, state), len(batch))
             return
         key_ids = self._bundle.add(keys, len(batch))
-        self._add_up(batch, key_ids, self._bundle)
-        self._held += len(batch)
-        if self._held >= self.max_rows:
+        self._fold(batch, key_ids, self._bundle)
+        self._held_rows += len(batch)
+        if self._held_rows >= self.max_rows:
             yield from self._released(batch, key_ids)
 
-    def _add_up(self, batch: Batch, key_ids: Ints, state: Columns) -> None:
+    def _fold(self, batch: Batch, key_ids: Ints, state: Columns) -> None:
         if self.retracts:
             signs = signs_of(batch)
             np.add.at(state.column(_ROWS), key_ids, np.ones(len(key_ids), np.int64) if signs is None else signs)
@@ -173,10 +173,10 @@ class LocalAggregateOperator(BatchOperator):
             of_rows = index_of_key_id.take(of_rows)
         keys = bundle.keys_at(key_ids)
         columns = self._columns(batch, of_rows, key_ids, bundle)
-        bundle.take_out(key_ids)
-        if self._held >= _ENOUGH and len(key_ids) > _WORTH * self._held:
-            self._alone = _TRY_AGAIN
-        self._held = 0
+        bundle.reset(key_ids)
+        if self._held_rows >= _MIN_MEASURED_ROWS and len(key_ids) > _MAX_OUTPUT_RATIO * self._held_rows:
+            self._rows_to_pass = _ROWS_UNTIL_RETRY
+        self._held_rows = 0
         whole = self._partial_batch(keys, columns, len(key_ids))
         yield from split_batches(list(whole.columns), len(key_ids))
 
@@ -233,14 +233,14 @@ class LocalWindowAggregateOperator(LocalAggregateOperator):
         return [*super()._key_kinds(), *window]
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        batch, start, end = placed(batch, self.windowing, self.times, self.shares, self.setup.clock())
+        batch, start, end = with_windows(batch, self.windowing, self.times, self.shares, self.setup.clock())
         if not len(batch):
             return ()
-        self._next = min(self._next, self._first_over(end))
+        self._next = min(self._next, self._first_end(end))
         window = [pa.array(times) for times in (start, end) if times is not None]
-        return self._taken(batch, [*(batch.columns[k] for k in self.keys), *window])
+        return self._aggregate(batch, [*(batch.columns[k] for k in self.keys), *window])
 
-    def _first_over(self, ends: Times) -> int:
+    def _first_end(self, ends: Times) -> int:
         """Return the watermark at which the first window ends."""
         (first,) = self.times.triggers(
             self.windowing.first_ends(ends.min(keepdims=True)) if self.shares else ends.min(keepdims=True)

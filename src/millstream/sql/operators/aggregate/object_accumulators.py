@@ -179,16 +179,16 @@ class ExtremeOfAny(ObjectAccumulator):
         rank = np.empty(len(texts), np.int64)
         rank[order] = np.arange(len(texts))
         is_min = self.call.function == "MIN"
-        nothing = len(texts) if is_min else -1
-        ranks = np.append(rank, nothing)[encoded.indices.fill_null(len(texts)).to_numpy()]
+        identity = len(texts) if is_min else -1
+        ranks = np.append(rank, identity)[encoded.indices.fill_null(len(texts)).to_numpy()]
         numbers, begins = ranks[: segments.rows], ranks[segments.rows :]
         if counted is not None:
-            numbers = np.where(counted.astype(np.bool_), numbers, nothing)
+            numbers = np.where(counted.astype(np.bool_), numbers, identity)
         running = segments.scan(np.minimum if is_min else np.maximum, numbers, begins)
         in_order = texts.take(pa.array(order))
 
         def shown(values: NumpyColumn, valid: Valid) -> pa.Array:
-            return in_order.take(pa.array(values, mask=values == nothing))
+            return in_order.take(pa.array(values, mask=values == identity))
 
         last = segments.last
         column[segments.key_ids[last]] = np.array(shown(running[segments.ends[last]], None).to_pylist(), object)

@@ -71,16 +71,16 @@ class Segments:
     @cached_property
     def before(self) -> Ints:
         """Index of the value before each row: among the rows' values, followed by the segments' initial values."""
-        places = np.arange(-1, self.rows - 1)
-        places[self.starts] = self.rows + np.arange(self.count)
-        return places
+        positions = np.arange(-1, self.rows - 1)
+        positions[self.starts] = self.rows + np.arange(self.count)
+        return positions
 
     @cached_property
     def last(self) -> Mask:
         """Whether a segment is the last of its key in this batch."""
         return np.append(self.key_ids[1:] != self.key_ids[:-1], True)[: self.count]
 
-    def cut_behind(self, cut: Mask) -> Segments:
+    def split_after(self, cut: Mask) -> Segments:
         """Return segments that also end after some rows; the next segment begins empty."""
         inner = np.flatnonzero(cut) + 1
         inner = inner[inner < self.rows]
@@ -142,7 +142,7 @@ class Running(Protocol):
     def differs(self, before: Ints, after: Ints) -> Mask:
         """Return whether the results at some positions differ from those at others."""
 
-    def take(self, places: Ints) -> pa.Array:
+    def take(self, positions: Ints) -> pa.Array:
         """Return the results at positions."""
 
 
@@ -171,8 +171,8 @@ class RunningNumbers:
         changed: Mask = (now != then) | (now & then & differs)
         return changed
 
-    def take(self, places: Ints) -> pa.Array:
-        return self._column(self._values[places], None if self._valid is None else self._valid[places])
+    def take(self, positions: Ints) -> pa.Array:
+        return self._column(self._values[positions], None if self._valid is None else self._valid[positions])
 
 
 class RunningObjects:
@@ -186,6 +186,6 @@ class RunningObjects:
         values, pairs = self._values, zip(before.tolist(), after.tolist(), strict=True)
         return np.fromiter((values[a] != values[b] for b, a in pairs), np.bool_, len(after))
 
-    def take(self, places: Ints) -> pa.Array:
+    def take(self, positions: Ints) -> pa.Array:
         values = self._values
-        return self._column([values[i] for i in places.tolist()])
+        return self._column([values[i] for i in positions.tolist()])

@@ -22,7 +22,14 @@ from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keys import hashes
 from millstream.sql.columns.numpy_arrays import Ints, Mask
-from millstream.sql.columns.spillable_rows import BINS, SLAB_BYTES, HashBins, SortedRuns, SpillableRows, slabs
+from millstream.sql.columns.spillable_rows import (
+    BINS,
+    SPILL_CHUNK_BYTES,
+    HashBins,
+    SortedRuns,
+    SpillableRows,
+    in_chunks,
+)
 from millstream.sql.expressions import Expression
 from millstream.sql.functions.evaluate import condition
 from millstream.sql.operators.base import EvaluatingOperator, StepwiseFinishOperator
@@ -37,7 +44,7 @@ _LEFT, _RIGHT = 0, 1
 # Maximum pairs processed and emitted at once.
 _AT_ONCE = 1 << 16
 # Maximum bytes of rows that probe at once.
-_CHUNK_BYTES = 4 * SLAB_BYTES
+_CHUNK_BYTES = 4 * SPILL_CHUNK_BYTES
 # Reads rows; may be called repeatedly.
 Read = Callable[[], Iterable[Batch]]
 
@@ -73,9 +80,9 @@ class BatchJoinOperator(EvaluatingOperator, StepwiseFinishOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        self.rows = [self.waits(name, side) for name, side in zip(("left", "right"), self.sides, strict=True)]
+        self.rows = [self.row_buffer(name, side) for name, side in zip(("left", "right"), self.sides, strict=True)]
 
-    def waits(self, name: str, side: JoinSide) -> SpillableRows:
+    def row_buffer(self, name: str, side: JoinSide) -> SpillableRows:
         """Return the buffer for the rows of a side."""
         return self.spillable_rows(name, side.kinds, side.keys, HashBins(side.keys))
 
@@ -83,12 +90,12 @@ class BatchJoinOperator(EvaluatingOperator, StepwiseFinishOperator):
         self._holds = None if self.condition is None else condition(self.condition, self.context)
 
     def process_left(self, batch: Batch) -> Iterable[Batch]:
-        return self._wait(batch, _LEFT, self.kind in (JoinKind.LEFT, JoinKind.FULL, JoinKind.ANTI))
+        return self._buffer(batch, _LEFT, self.kind in (JoinKind.LEFT, JoinKind.FULL, JoinKind.ANTI))
 
     def process_right(self, batch: Batch) -> Iterable[Batch]:
-        return self._wait(batch, _RIGHT, self.kind in (JoinKind.RIGHT, JoinKind.FULL))
+        return self._buffer(batch, _RIGHT, self.kind in (JoinKind.RIGHT, JoinKind.FULL))
 
-    def _wait(self, batch: Batch, side: int, is_outer: bool) -> Iterable[Batch]:
+    def _buffer(self, batch: Batch, side: int, is_outer: bool) -> Iterable[Batch]:
         if not is_outer:
             # A row that can never match is not buffered.
             columns = [batch.columns[k] for k in self.sides[side].keys]
@@ -109,10 +116,12 @@ class BatchJoinOperator(EvaluatingOperator, StepwiseFinishOperator):
             for rows in (left, right):
                 rows.spill()
             for number in range(BINS):
-                yield from self.met(self._reads(left, number), self._reads(right, number), self._builds_left(number))
+                yield from self.join_rows(
+                    self._reads(left, number), self._reads(right, number), self._builds_left(number)
+                )
         else:
             builds_left = left.size < right.size
-            yield from self.met(left.in_memory, right.in_memory, builds_left)
+            yield from self.join_rows(left.in_memory, right.in_memory, builds_left)
         left.clear()
         right.clear()
 
@@ -123,105 +132,107 @@ class BatchJoinOperator(EvaluatingOperator, StepwiseFinishOperator):
         left, right = (rows.size_of(number) for rows in self.rows)
         return left < right
 
-    def met(self, left: Read, right: Read, left_is_smaller: bool) -> Iterator[None]:
+    def join_rows(self, left: Read, right: Read, left_is_smaller: bool) -> Iterator[None]:
         """Emit the join of rows, in steps."""
         if self.kind is JoinKind.RIGHT or (self.kind is JoinKind.INNER and left_is_smaller):
-            meeting = Meeting(self, _RIGHT, right, left)
+            join = ProbeBuildJoin(self, _RIGHT, right, left)
         else:
-            meeting = Meeting(self, _LEFT, left, right)
-        for batch in meeting.results():
+            join = ProbeBuildJoin(self, _LEFT, left, right)
+        for batch in join.results():
             self.emit([batch])
             yield
 
-    def pairs(self, asking: int, mine: Batch, places: Ints, theirs: Batch, rows: Ints) -> Batch:
+    def pairs(self, probe_side: int, probe: Batch, probe_rows: Ints, build: Batch, build_rows: Ints) -> Batch:
         """Return pairs of rows with the left columns first, whichever side probes."""
-        if asking == _LEFT:
-            return side_by_side(mine, places, theirs, rows)
-        return side_by_side(theirs, rows, mine, places)
+        if probe_side == _LEFT:
+            return side_by_side(probe, probe_rows, build, build_rows)
+        return side_by_side(build, build_rows, probe, probe_rows)
 
     def keys_of(self, side: int, rows: Batch) -> list[pa.Array]:
         """Return the key columns of rows of a side."""
         return [rows.columns[k] for k in self.sides[side].keys]
 
-    def holding(self, pairs: Batch) -> Mask | None:
+    def fulfilling(self, pairs: Batch) -> Mask | None:
         """Return which pairs fulfil the condition; None for all."""
         return None if self._holds is None else self._holds(pairs)
 
 
-class Meeting:
+class ProbeBuildJoin:
     """Joins probe rows of one side with rows of the other, in parts of both."""
 
-    def __init__(self, join: BatchJoinOperator, asking: int, mine: Read, theirs: Read) -> None:
+    def __init__(self, join: BatchJoinOperator, probe_side: int, probe: Read, build: Read) -> None:
         self._join = join
         self._kind = join.kind
-        self._asking = asking
-        self._mine = mine
-        self._theirs = theirs
+        self._probe_side = probe_side
+        self._probe = probe
+        self._build = build
         self._is_semi = join.kind in (JoinKind.SEMI, JoinKind.ANTI)
         self._is_outer = join.kind in (JoinKind.LEFT, JoinKind.RIGHT, JoinKind.FULL)
         # Which rows have matched, for each part of the probe side.
-        self._had: list[Mask] = []
+        self._probe_matched: list[Mask] = []
 
     def results(self) -> Iterator[Batch]:
         """Yield the joined rows."""
-        chunks = slabs(self._theirs(), _CHUNK_BYTES)
-        theirs: Batch | None = next(chunks, self._no_rows(1 - self._asking))
-        while theirs is not None:
+        chunks = in_chunks(self._build(), _CHUNK_BYTES)
+        build: Batch | None = next(chunks, self._no_rows(1 - self._probe_side))
+        while build is not None:
             following = next(chunks, None)
-            met = np.zeros(len(theirs), np.bool_)
-            for number, mine in enumerate(slabs(self._mine(), SLAB_BYTES)):
-                if number == len(self._had):
-                    self._had.append(np.zeros(len(mine), np.bool_))
-                yield from self._part(mine, self._had[number], theirs, met)
+            build_matched = np.zeros(len(build), np.bool_)
+            for number, probe in enumerate(in_chunks(self._probe(), SPILL_CHUNK_BYTES)):
+                if number == len(self._probe_matched):
+                    self._probe_matched.append(np.zeros(len(probe), np.bool_))
+                yield from self._join_part(probe, self._probe_matched[number], build, build_matched)
                 if following is None:
-                    yield from self._over(mine, self._had[number])
+                    yield from self._finish_probe(probe, self._probe_matched[number])
             if self._kind is JoinKind.FULL:
-                yield from self._alone(np.flatnonzero(~met), partial(self._behind, theirs))
-            theirs = following
+                yield from self._in_parts(np.flatnonzero(~build_matched), partial(self._unmatched_build, build))
+            build = following
 
-    def _over(self, mine: Batch, had: Mask) -> Iterator[Batch]:
+    def _finish_probe(self, probe: Batch, probe_matched: Mask) -> Iterator[Batch]:
         """Yield the output for probe rows that have seen all rows of the other side."""
         if self._is_semi:
-            yield from self._alone(np.flatnonzero(had != (self._kind is JoinKind.ANTI)), mine.take)
+            yield from self._in_parts(np.flatnonzero(probe_matched != (self._kind is JoinKind.ANTI)), probe.take)
         elif self._is_outer:
-            yield from self._alone(np.flatnonzero(~had), partial(self._before, mine))
+            yield from self._in_parts(np.flatnonzero(~probe_matched), partial(self._unmatched_probe, probe))
 
-    def _part(self, mine: Batch, had: Mask, theirs: Batch, met: Mask) -> Iterator[Batch]:
-        join, asking = self._join, self._asking
-        keys = join.keys_of(asking, mine), join.keys_of(1 - asking, theirs)
-        matches = Matches(*keys, join.null_safe, (len(mine), len(theirs)))
+    def _join_part(self, probe: Batch, probe_matched: Mask, build: Batch, build_matched: Mask) -> Iterator[Batch]:
+        join, probe_side = self._join, self._probe_side
+        keys = join.keys_of(probe_side, probe), join.keys_of(1 - probe_side, build)
+        matches = Matches(*keys, join.null_safe, (len(probe), len(build)))
         if self._is_semi and join.condition is None:
-            had |= matches.many > 0
+            probe_matched |= matches.match_counts > 0
             return
-        for places, rows in matches.pairs(_AT_ONCE):
-            pairs = join.pairs(asking, mine, places, theirs, rows)
-            holds = join.holding(pairs)
+        for probe_rows, build_rows in matches.pairs(_AT_ONCE):
+            pairs = join.pairs(probe_side, probe, probe_rows, build, build_rows)
+            holds = join.fulfilling(pairs)
             if holds is not None and not holds.all():
-                pairs, places, rows = pairs.filter(holds), places[holds], rows[holds]
-            had[places] = True
-            met[rows] = True
+                pairs, probe_rows, build_rows = pairs.filter(holds), probe_rows[holds], build_rows[holds]
+            probe_matched[probe_rows] = True
+            build_matched[build_rows] = True
             if len(pairs) and not self._is_semi:
                 yield pairs
 
-    def _alone(self, rows: Ints, padded: Callable[[Ints], Batch]) -> Iterator[Batch]:
+    def _in_parts(self, rows: Ints, batch_of: Callable[[Ints], Batch]) -> Iterator[Batch]:
         for start in range(0, len(rows), _AT_ONCE):
-            yield padded(rows[start : start + _AT_ONCE])
+            yield batch_of(rows[start : start + _AT_ONCE])
 
-    def _before(self, mine: Batch, rows: Ints) -> Batch:
+    def _unmatched_probe(self, probe: Batch, rows: Ints) -> Batch:
         """Return unmatched probe rows."""
-        return self._join.pairs(self._asking, mine, rows, self._no_rows(1 - self._asking), np.full(len(rows), -1))
+        return self._join.pairs(
+            self._probe_side, probe, rows, self._no_rows(1 - self._probe_side), np.full(len(rows), -1)
+        )
 
-    def _behind(self, theirs: Batch, rows: Ints) -> Batch:
+    def _unmatched_build(self, build: Batch, rows: Ints) -> Batch:
         """Return unmatched rows of the other side."""
-        return self._join.pairs(self._asking, self._no_rows(self._asking), np.full(len(rows), -1), theirs, rows)
+        return self._join.pairs(self._probe_side, self._no_rows(self._probe_side), np.full(len(rows), -1), build, rows)
 
     def _no_rows(self, side: int) -> Batch:
         return Batch([pa.array([], kind) for kind in self._join.sides[side].kinds], None, 0)
 
 
 # Minimum bytes of a side's rows in memory before the complete keys among them are joined.
-_IN_HAND_BYTES = 8 << 20
-_BEHIND_ALL = 1 << 32
+_MIN_LOADED_BYTES = 8 << 20
+_AFTER_ALL_HASHES = 1 << 32
 
 
 class SortMergeJoinOperator(BatchJoinOperator):
@@ -229,9 +240,9 @@ class SortMergeJoinOperator(BatchJoinOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        self._aside = self.spill_file()
+        self._spill_file = self.spill_file()
 
-    def waits(self, name: str, side: JoinSide) -> SpillableRows:
+    def row_buffer(self, name: str, side: JoinSide) -> SpillableRows:
         # The hash is the last column.
         return self.spillable_rows(name, (*side.kinds, pa.uint32()), side.keys, SortedRuns(_by_last(side)))
 
@@ -240,23 +251,26 @@ class SortMergeJoinOperator(BatchJoinOperator):
         self.rows[side].add(Batch([*batch.columns, key_hashes], None, len(batch)))
 
     def finishing(self) -> Iterator[None]:
-        left, right = (_Hand(in_order(rows, _by_last(side))) for rows, side in zip(self.rows, self.sides, strict=True))
+        left, right = (
+            _SortedInput(in_order(rows, _by_last(side))) for rows, side in zip(self.rows, self.sides, strict=True)
+        )
         for first, second in self._rounds(left, right):
-            yield from self.met(first.read, second.read, first.size < second.size)
-            self._aside.clear()
+            yield from self.join_rows(first.read, second.read, first.size < second.size)
+            self._spill_file.clear()
         for rows in self.rows:
             rows.clear()
 
-    def _rounds(self, left: _Hand, right: _Hand) -> Iterator[tuple[_Aside, _Aside]]:
+    def _rounds(self, left: _SortedInput, right: _SortedInput) -> Iterator[tuple[_SpillableGroup, _SpillableGroup]]:
         """Yield rows of both sides, in groups of complete keys."""
-        hands = (left, right)
+        both = (left, right)
         while left.fill() | right.fill():
             # There may be more rows with the last loaded hash.
-            bound = min((hand.last for hand in hands if not hand.is_read), default=_BEHIND_ALL)
-            is_large = all(hand.first >= bound for hand in hands)
-            taken = [hand.all_of(bound) if is_large else hand.before(bound) for hand in hands]
+            bound = min((rows.last for rows in both if not rows.is_read), default=_AFTER_ALL_HASHES)
+            is_large = all(rows.first >= bound for rows in both)
+            taken = [rows.all_of(bound) if is_large else rows.before(bound) for rows in both]
             first, second = (
-                _Aside(self._aside, len(side.kinds), rows) for side, rows in zip(self.sides, taken, strict=True)
+                _SpillableGroup(self._spill_file, len(side.kinds), rows)
+                for side, rows in zip(self.sides, taken, strict=True)
             )
             yield first, second
 
@@ -265,7 +279,7 @@ def _by_last(side: JoinSide) -> list[tuple[int, bool, bool]]:
     return [(len(side.kinds), False, False)]
 
 
-class _Hand:
+class _SortedInput:
     """Rows sorted by their last column, some of them loaded."""
 
     def __init__(self, batches: Iterator[Batch]) -> None:
@@ -278,7 +292,7 @@ class _Hand:
         """Load rows until there are enough; return whether there are any."""
         parts = [] if self._rows is None else [self._rows]
         size = sum(part.nbytes for part in parts)
-        while not self.is_read and size < _IN_HAND_BYTES:
+        while not self.is_read and size < _MIN_LOADED_BYTES:
             more = next(self._batches, None)
             if more is None:
                 self.is_read = True
@@ -291,7 +305,7 @@ class _Hand:
     @property
     def first(self) -> int:
         """The smallest loaded hash."""
-        return _BEHIND_ALL if self._rows is None else self._rows.columns[-1][0].as_py()
+        return _AFTER_ALL_HASHES if self._rows is None else self._rows.columns[-1][0].as_py()
 
     @property
     def last(self) -> int:
@@ -321,7 +335,7 @@ class _Hand:
             yield Batch([column.slice(0, count) for column in rows.columns[:-1]], None, count)
 
 
-class _Aside:
+class _SpillableGroup:
     """Rows that can be read repeatedly, from disk if there are many.
 
     Attributes:
@@ -331,7 +345,7 @@ class _Aside:
     def __init__(self, file: SpillFile, width: int, batches: Iterable[Batch]) -> None:
         self._file = file
         self._width = width
-        self._places: list[FileExtent] = []
+        self._extents: list[FileExtent] = []
         self._parts: list[Batch] = []
         self._in_memory = self.size = 0
         for batch in batches:
@@ -341,12 +355,12 @@ class _Aside:
         self._parts.append(batch)
         self._in_memory += batch.nbytes
         self.size += batch.nbytes
-        if self._in_memory > SLAB_BYTES:
-            self._places += [self._file.write(part.to_ipc()) for part in self._parts]
+        if self._in_memory > SPILL_CHUNK_BYTES:
+            self._extents += [self._file.write(part.to_ipc()) for part in self._parts]
             self._parts, self._in_memory = [], 0
 
     def read(self) -> Iterator[Batch]:
         """Yield the rows."""
-        for extent in self._places:
+        for extent in self._extents:
             yield Batch.from_ipc(self._file.read(extent), self._width, False)
         yield from self._parts

@@ -16,14 +16,14 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keys import grouped
 from millstream.sql.columns.numpy_arrays import Ints
 from millstream.sql.columns.row_order import Order, sorted_rows
-from millstream.sql.columns.spillable_rows import SLAB_BYTES, HashBins, SortedRuns, SpillableRows, slabs
+from millstream.sql.columns.spillable_rows import SPILL_CHUNK_BYTES, HashBins, SortedRuns, SpillableRows, in_chunks
 from millstream.sql.operators.base import BATCH_ROWS, StepwiseFinishOperator, split_batches
 from millstream.sql.operators.over.over_frames import starts_of
 
 # Rows after the limit or last rank are discarded when this many have arrived.
-_MANY = 1 << 16
+_TRIM_ROWS = 1 << 16
 # Minimum rows of a run in memory before runs are merged.
-_IN_HAND = 1 << 11
+_MIN_LOADED_ROWS = 1 << 11
 
 
 class BatchSortOperator(StepwiseFinishOperator):
@@ -50,7 +50,11 @@ class BatchSortOperator(StepwiseFinishOperator):
     def process(self, batch: Batch) -> Iterable[Batch]:
         rows = self._rows
         rows.add(batch)
-        if self.limit is not None and len(rows) > max(_MANY, 4 * (self.offset + self.limit)) and not rows.is_on_disk:
+        if (
+            self.limit is not None
+            and len(rows) > max(_TRIM_ROWS, 4 * (self.offset + self.limit))
+            and not rows.is_on_disk
+        ):
             rows.retain(self._first)
         return ()
 
@@ -79,9 +83,9 @@ def in_order(rows: SpillableRows, order: Order) -> Iterator[Batch]:
         yield from merged([rows.of(run) for run in sorted(rows.extents)], order)
     elif len(rows):
         whole = Batch.concatenated(rows.in_memory())
-        places = sorted_rows(whole.columns, order, len(whole))
-        for start in range(0, len(places), BATCH_ROWS):
-            yield whole.take(places[start : start + BATCH_ROWS])
+        order_of_rows = sorted_rows(whole.columns, order, len(whole))
+        for start in range(0, len(order_of_rows), BATCH_ROWS):
+            yield whole.take(order_of_rows[start : start + BATCH_ROWS])
 
 
 class _Run:
@@ -94,7 +98,7 @@ class _Run:
 
     def fill(self) -> None:
         """Load rows until there are enough, if there are more."""
-        while not self.is_read and (self.head is None or len(self.head) < _IN_HAND):
+        while not self.is_read and (self.head is None or len(self.head) < _MIN_LOADED_ROWS):
             more = next(self._batches, None)
             if more is None:
                 self.is_read = True
@@ -104,27 +108,27 @@ class _Run:
 
 def merged(runs: Sequence[Iterator[Batch]], order: Order) -> Iterator[Batch]:
     """Yield the rows of sorted runs in order; ties keep the order of runs."""
-    left = [_Run(batches) for batches in runs]
+    open_runs = [_Run(batches) for batches in runs]
     while True:
-        for run in left:
+        for run in open_runs:
             run.fill()
-        left = [run for run in left if run.head is not None and len(run.head)]
-        if not left:
+        open_runs = [run for run in open_runs if run.head is not None and len(run.head)]
+        if not open_runs:
             return
-        heads = [run.head for run in left if run.head is not None]
-        together = Batch.concatenated(heads)
-        in_order = sorted_rows(together.columns, order, len(together))
+        heads = [run.head for run in open_runs if run.head is not None]
+        loaded = Batch.concatenated(heads)
+        in_order = sorted_rows(loaded.columns, order, len(loaded))
         ends = np.cumsum([len(head) for head in heads])
         positions = np.empty(len(in_order), np.int64)
         positions[in_order] = np.arange(len(in_order))
         # Rows after the last loaded row of a run may belong after rows that are not loaded yet.
-        last = [int(positions[end - 1]) for end, run in zip(ends, left, strict=True) if not run.is_read]
+        last = [int(positions[end - 1]) for end, run in zip(ends, open_runs, strict=True) if not run.is_read]
         count = min(last) + 1 if last else len(in_order)
         taken = in_order[:count]
-        yield together.take(taken)
-        for run, head, end in zip(left, heads, ends, strict=True):
-            mine = int(np.count_nonzero((taken >= end - len(head)) & (taken < end)))
-            run.head = head.slice(mine, len(head))
+        yield loaded.take(taken)
+        for run, head, end in zip(open_runs, heads, ends, strict=True):
+            count_of_run = int(np.count_nonzero((taken >= end - len(head)) & (taken < end)))
+            run.head = head.slice(count_of_run, len(head))
 
 
 class BatchTopNOperator(StepwiseFinishOperator):
@@ -158,14 +162,14 @@ class BatchTopNOperator(StepwiseFinishOperator):
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         self._rows = self.spillable_rows("rows", self.kinds, self.partition, HashBins(self.partition))
-        self._max_rank = _MANY
+        self._trim_rows = _TRIM_ROWS
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         rows = self._rows
         rows.add(batch)
-        if self.last is not None and len(rows) > self._max_rank and not rows.is_on_disk:
+        if self.last is not None and len(rows) > self._trim_rows and not rows.is_on_disk:
             rows.retain(self._possible)
-            self._max_rank = max(_MANY, 4 * len(rows))
+            self._trim_rows = max(_TRIM_ROWS, 4 * len(rows))
         return ()
 
     def finishing(self) -> Iterator[None]:
@@ -175,16 +179,16 @@ class BatchTopNOperator(StepwiseFinishOperator):
     def _emitted(self, batches: Iterable[Batch]) -> Iterator[None]:
         """Emit the requested ranks of complete partitions."""
         retained: Batch | None = None
-        for slab in slabs(batches, SLAB_BYTES):
-            retained = slab if retained is None else Batch.concatenated([retained, slab])
+        for chunk in in_chunks(batches, SPILL_CHUNK_BYTES):
+            retained = chunk if retained is None else Batch.concatenated([retained, chunk])
             if self.last is not None:
                 retained = retained.take(self._possible(retained))
         if retained is None:
             return
-        in_order, places = self._placed(retained)
-        requested = places >= self.first
+        in_order, ranks = self._ranked(retained)
+        requested = ranks >= self.first
         result = retained.take(in_order[requested])
-        columns = [*result.columns, pa.array(places[requested])] if self.shows_rank else list(result.columns)
+        columns = [*result.columns, pa.array(ranks[requested])] if self.shows_rank else list(result.columns)
         for batch in split_batches(columns, len(result)):
             self.emit([batch])
             yield
@@ -192,10 +196,10 @@ class BatchTopNOperator(StepwiseFinishOperator):
     def _possible(self, rows: Batch) -> Ints:
         """Return the rows up to the last rank, in order of arrival."""
         assert self.last is not None
-        in_order, places = self._placed(rows)
-        return np.sort(in_order[places <= self.last])
+        in_order, ranks = self._ranked(rows)
+        return np.sort(in_order[ranks <= self.last])
 
-    def _placed(self, rows: Batch) -> tuple[Ints, Ints]:
+    def _ranked(self, rows: Batch) -> tuple[Ints, Ints]:
         """Return the rows sorted by partition and order, and the rank of each."""
         keys = grouped([rows.columns[k] for k in self.partition], len(rows)).codes
         by_key = [pa.array(keys), *rows.columns]

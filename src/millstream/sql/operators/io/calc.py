@@ -26,24 +26,24 @@ class CalcOperator(EvaluatingOperator):
     def open(self) -> None:
         # The filtered inputs: columns, fields of columns, and results that the condition has computed.
         leaves: list[Expression] = []
-        places: dict[str, int] = {}
+        positions: dict[str, int] = {}
         computed = _computed(self.condition)
 
         def leaf(part: Expression) -> Expression | None:
             name = repr(part)
             if not (isinstance(part, Column) or _is_field(part) or name in computed):
                 return None
-            if name not in places:
-                places[name] = len(leaves)
+            if name not in positions:
+                positions[name] = len(leaves)
                 leaves.append(part)
-            return Column(part.type, places[name])
+            return Column(part.type, positions[name])
 
         outputs = [replaced(e, leaf) for e in self.expressions]
         tests = [] if self.condition is None else [self.condition]
         columns, self._discard = compiled_all([*outputs, *leaves, *tests], self.context)
         self._columns = columns[: len(outputs)]
         self._leaves = columns[len(outputs) : len(outputs) + len(leaves)]
-        self._keep = None if self.condition is None else condition(self.condition, self.context)
+        self._filter = None if self.condition is None else condition(self.condition, self.context)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         try:
@@ -52,7 +52,7 @@ class CalcOperator(EvaluatingOperator):
             self._discard()
 
     def _computed_rows(self, batch: Batch) -> Iterable[Batch]:
-        keep = None if self._keep is None else self._keep(batch)
+        keep = None if self._filter is None else self._filter(batch)
         if keep is not None and not keep.any():
             return ()
         batch = batch.with_columns([leaf(batch) for leaf in self._leaves])

@@ -52,7 +52,7 @@ class Constraint:
 
         Args:
             columns: the columns.
-            rows: the rows to check; others, say in fields of a null ROW, are skipped.
+            rows: the rows to check; others, for example in fields of a null ROW, are skipped.
 
         Returns:
             Which of the rows are kept.
@@ -83,14 +83,14 @@ class NotNull(Constraint):
             valid = valid_of(columns[index])
             if valid is None:
                 continue
-            wrong = rows & ~valid
-            if not self.drops and wrong.any():
+            violations = rows & ~valid
+            if not self.drops and violations.any():
                 reason = (
                     "is NOT NULL, however, a null value is being written into it. You can set job configuration "
                     f"'{NOT_NULL}'='DROP' to suppress this exception and drop such records silently."
                 )
-                raise _Violation(name, reason, int(wrong.argmax()))
-            rows = rows & ~wrong
+                raise _Violation(name, reason, int(violations.argmax()))
+            rows = rows & ~violations
         return rows
 
 
@@ -128,20 +128,20 @@ class Limited:
         """Return the length of each value."""
         return pc.utf8_length(column) if self.is_text else pc.binary_length(column)
 
-    def wrong(self, column: pa.Array) -> pa.Array:
+    def violations(self, column: pa.Array) -> pa.Array:
         """Return which values violate the length; null for nulls."""
         return (pc.not_equal if self.is_fixed else pc.greater)(self.lengths(column), self.type.length)
 
-    def fitted(self, column: pa.Array) -> pa.Array:
+    def truncated(self, column: pa.Array) -> pa.Array:
         """Return the values truncated to the length, and padded if it is fixed."""
         length = self.type.length
         if self.is_text:
-            cut = pc.utf8_slice_codeunits(column, 0, length)
-            return pc.utf8_rpad(cut, length, " ") if self.is_fixed else cut
-        cut = pc.binary_slice(column, 0, length)
+            truncated = pc.utf8_slice_codeunits(column, 0, length)
+            return pc.utf8_rpad(truncated, length, " ") if self.is_fixed else truncated
+        truncated = pc.binary_slice(column, 0, length)
         if not self.is_fixed:
-            return cut
-        return pa.array([None if v is None else v.ljust(length, b"\0") for v in cut.to_pylist()], column.type)
+            return truncated
+        return pa.array([None if v is None else v.ljust(length, b"\0") for v in truncated.to_pylist()], column.type)
 
 
 class Lengths(Constraint):
@@ -162,18 +162,18 @@ class Lengths(Constraint):
     def enforce(self, columns: list[pa.Array], rows: _Flags) -> _Flags:
         for limit in self.columns:
             column = columns[limit.index]
-            wrong = rows & pc.fill_null(limit.wrong(column), False).to_numpy(zero_copy_only=False)
-            if not wrong.any():
+            violations = rows & pc.fill_null(limit.violations(column), False).to_numpy(zero_copy_only=False)
+            if not violations.any():
                 continue
             if self.refuses:
-                row = int(wrong.argmax())
+                row = int(violations.argmax())
                 # Flink says "string" for bytes, too.
                 reason = (
                     f"is {limit.words}, however, a string of length {limit.lengths(column)[row]} is being written into "
                     f"it. You can set job configuration '{LENGTHS}' to control this behaviour."
                 )
                 raise _Violation(limit.name, reason, row)
-            columns[limit.index] = limit.fitted(column)
+            columns[limit.index] = limit.truncated(column)
         return rows
 
 
@@ -214,14 +214,14 @@ class NestedRows(Constraint):
         for one in self.nested:
             column = columns[one.index]
             valid = valid_of(column)
-            there = rows if valid is None else rows & valid
+            rows_to_check = rows if valid is None else rows & valid
             before = column.flatten()
             fields = list(before)
             try:
-                stay = _enforced(one.constraints, fields, there)
+                passes = _enforced(one.constraints, fields, rows_to_check)
             except _Violation as e:
                 raise _Violation(f"{one.name}.{e.column}", e.reason, e.row) from None
-            rows = rows & ~(there & ~stay)
+            rows = rows & ~(rows_to_check & ~passes)
             if any(a is not b for a, b in zip(fields, before, strict=True)):
                 mask = None if valid is None else pa.array(~valid)
                 columns[one.index] = pa.StructArray.from_arrays(fields, fields=list(column.type), mask=mask)
@@ -244,16 +244,16 @@ class NestedArrays(Constraint):
     def enforce(self, columns: list[pa.Array], rows: _Flags) -> _Flags:
         for one in self.nested:
             column = columns[one.index]
-            owners, places = _entries(column, rows)
+            owners, positions = _entries(column, rows)
             try:
-                stay = _enforced(
-                    one.constraints, [column.values.take(pa.array(places))], np.ones(len(places), np.bool_)
+                passes = _enforced(
+                    one.constraints, [column.values.take(pa.array(positions))], np.ones(len(positions), np.bool_)
                 )
             except _Violation as e:
-                index = places[e.row] - column.offsets[owners[e.row]].as_py()
+                index = positions[e.row] - column.offsets[owners[e.row]].as_py()
                 inner = e.column.replace("element", "")
                 raise _Violation(f"{one.name}[{index}]{inner}", e.reason, int(owners[e.row])) from None
-            rows = _without(rows, owners[~stay])
+            rows = _without(rows, owners[~passes])
         return rows
 
 
@@ -273,15 +273,15 @@ class NestedMaps(Constraint):
     def enforce(self, columns: list[pa.Array], rows: _Flags) -> _Flags:
         for one in self.nested:
             column = columns[one.index]
-            owners, places = _entries(column, rows)
-            entries = [part.take(pa.array(places)) for part in (column.keys, column.items)]
+            owners, positions = _entries(column, rows)
+            entries = [part.take(pa.array(positions)) for part in (column.keys, column.items)]
             try:
-                stay = _enforced(one.constraints, entries, np.ones(len(places), np.bool_))
+                passes = _enforced(one.constraints, entries, np.ones(len(positions), np.bool_))
             except _Violation as e:
                 part, dot, inner = e.column.partition(".")
                 inner = f"{part}]{inner}" if dot else f"{part}]"
                 raise _Violation(f"{one.name}[{inner}", e.reason, int(owners[e.row])) from None
-            rows = _without(rows, owners[~stay])
+            rows = _without(rows, owners[~passes])
         return rows
 
 

@@ -62,18 +62,18 @@ class MaterializeOperator(KeyedBatchOperator):
         return (Batch(columns, kinds if kinds.any() else None, len(changes)),)
 
     @staticmethod
-    def _take(there: list[_Row], row: _Row, adds: bool, changes: list[tuple[int, _Row]]) -> None:
+    def _take(stored: list[_Row], row: _Row, adds: bool, changes: list[tuple[int, _Row]]) -> None:
         if adds:
-            changes.append((UPDATE_AFTER if there else INSERT, row))
-            there.append(row)
-        elif row in there:
-            position = there.index(row)
-            was_last = position == len(there) - 1
-            del there[position]
-            if not there:
+            changes.append((UPDATE_AFTER if stored else INSERT, row))
+            stored.append(row)
+        elif row in stored:
+            position = stored.index(row)
+            was_last = position == len(stored) - 1
+            del stored[position]
+            if not stored:
                 changes.append((DELETE, row))
             elif was_last:
-                changes.append((UPDATE_AFTER, there[-1]))
+                changes.append((UPDATE_AFTER, stored[-1]))
 
 
 class ConflictOperator(KeyedBatchOperator):

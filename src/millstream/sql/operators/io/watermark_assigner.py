@@ -34,7 +34,7 @@ class RowWatermarkOperator(WatermarkEmitter, EvaluatingOperator):
     """Emits the watermarks that Flink emits after each row, if they advance by more than an interval.
 
     The position of a watermark between two rows matters only if a row is late for it. So a watermark is sent after the
-    batch, and within it only before a late row: lateness does not depend on how rows are cut into batches.
+    batch, and within it only before a late row: lateness does not depend on the batches.
     """
 
     idle_advice = "SET 'table.exec.source.idle-timeout' = '10 s'"
@@ -60,7 +60,7 @@ class RowWatermarkOperator(WatermarkEmitter, EvaluatingOperator):
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         # The watermark of the rows so far, and the last one sent. As in Flink, it begins in 1970.
-        self._current = self._sent = 0
+        self._current = self._emitted = 0
         self._ended = self._is_idle = False
         self._last_row = setup.clock()
         # Whether rows arrived in this epoch, and whether the previous one had none.
@@ -79,17 +79,17 @@ class RowWatermarkOperator(WatermarkEmitter, EvaluatingOperator):
         self._last_row, self._has_rows = self.setup.clock(), True
         if self._is_idle:
             self._is_idle = False
-            self.advance(self._sent)
+            self.advance(self._emitted)
 
     def _marked(self, batch: Batch, times: Ints) -> Iterator[Batch]:
         self._on_rows()
-        current, sent, start = self._running(batch), self._sent, 0
+        current, sent, start = self._running(batch), self._emitted, 0
         # A row can only be late for the watermark of earlier rows.
         before = np.append(self._current, current[:-1])
         passed = 0
         for row in np.flatnonzero(times <= before).tolist():
             sent, passed = self._reached(sent, current, passed, row), row
-            if times[row] <= sent and sent > self._sent:
+            if times[row] <= sent and sent > self._emitted:
                 if row > start:
                     yield batch.slice(start, row)
                 self._send(sent)
@@ -119,13 +119,13 @@ class RowWatermarkOperator(WatermarkEmitter, EvaluatingOperator):
         return sent
 
     def _send(self, watermark: int) -> None:
-        if watermark > self._sent:
-            self._sent = watermark
+        if watermark > self._emitted:
+            self._emitted = watermark
             self.advance(watermark)
 
     @property
     def emitted_watermark(self) -> int:
-        return self._sent if self._sent > 0 else MIN_WATERMARK
+        return self._emitted if self._emitted > 0 else MIN_WATERMARK
 
     def split_progress(self) -> Iterable[tuple[Split, int, bool, int]]:
         return [(None, self.emitted_watermark, self._is_idle, self._last_row)]
@@ -134,7 +134,7 @@ class RowWatermarkOperator(WatermarkEmitter, EvaluatingOperator):
         # Watermarks of the input are dropped, except the last.
         if watermark == MAX_WATERMARK and not self._ended:
             self._ended = True
-            self._sent = watermark
+            self._emitted = watermark
             return watermark
         return None
 
@@ -155,7 +155,7 @@ class RowWatermarkOperator(WatermarkEmitter, EvaluatingOperator):
         if self._ended or self.session.batch or not self._was_quiet or self._has_rows:
             return
         waited = self.setup.clock() - self._last_row
-        if waited >= self.interval and self._current > self._sent:
+        if waited >= self.interval and self._current > self._emitted:
             self._send(self._current)
         if self.idle_timeout and waited >= self.idle_timeout and not self._is_idle:
             self._is_idle = True
@@ -164,7 +164,7 @@ class RowWatermarkOperator(WatermarkEmitter, EvaluatingOperator):
     def next_wake(self) -> int | None:
         if self._ended or self.session.batch:
             return None
-        wakes = [self._last_row + self.interval] if self._current > self._sent else []
+        wakes = [self._last_row + self.interval] if self._current > self._emitted else []
         if self.idle_timeout and not self._is_idle:
             wakes.append(self._last_row + self.idle_timeout)
         return min(wakes, default=None)
@@ -174,10 +174,10 @@ class RowWatermarkOperator(WatermarkEmitter, EvaluatingOperator):
     def runtime_snapshot(self) -> OperatorSnapshot:
         # Called at the end of every epoch.
         self._was_quiet, self._has_rows = not self._has_rows, False
-        return self._current, self._sent, self._ended, self._is_idle, self._last_row
+        return self._current, self._emitted, self._ended, self._is_idle, self._last_row
 
     def restore(self, snapshot: OperatorSnapshot) -> None:
-        self._current, self._sent, self._ended, self._is_idle, self._last_row = snapshot
+        self._current, self._emitted, self._ended, self._is_idle, self._last_row = snapshot
 
     def redistribute(
         self, snapshots: list[OperatorSnapshot], subtask: int, reads: Callable[[Split], bool] | None
@@ -190,8 +190,8 @@ class RowWatermarkOperator(WatermarkEmitter, EvaluatingOperator):
         """Send the watermark again, to subtasks that have not received it."""
         if self._is_idle:
             self.advance(None)
-        elif self._sent > 0:
-            self.advance(self._sent)
+        elif self._emitted > 0:
+            self.advance(self._emitted)
 
 
 class OnEventWatermarkOperator(RowWatermarkOperator):
@@ -199,28 +199,28 @@ class OnEventWatermarkOperator(RowWatermarkOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        self._current = self._sent = MIN_WATERMARK
+        self._current = self._emitted = MIN_WATERMARK
 
     def _marked(self, batch: Batch, times: Ints) -> Iterator[Batch]:
         self._on_rows()
         current, start = self._running(batch), 0
-        for row in np.flatnonzero(current > np.append(self._sent, current[:-1])).tolist():
+        for row in np.flatnonzero(current > np.append(self._emitted, current[:-1])).tolist():
             yield batch.slice(start, row + 1)
             self._send(int(current[row]))
             start = row + 1
-        self._current = self._sent
+        self._current = self._emitted
         if start < len(batch):
             yield batch.slice(start, len(batch))
 
     @property
     def emitted_watermark(self) -> int:
-        return self._sent
+        return self._emitted
 
     def announce(self) -> None:
         if self._is_idle:
             self.advance(None)
-        elif self._sent > MIN_WATERMARK:
-            self.advance(self._sent)
+        elif self._emitted > MIN_WATERMARK:
+            self.advance(self._emitted)
 
 
 def _read_highest(highest: int) -> _Highest:

@@ -111,9 +111,9 @@ class CorrelateOperator(EvaluatingOperator):
         alone = np.flatnonzero(np.bincount(rows, minlength=len(batch)) == 0)
         if not len(alone):
             return out
-        without = batch.take(alone)
+        unmatched = batch.take(alone)
         nulls = [pa.nulls(len(alone), arrow_type(t)) for t in self.types]
-        both = Batch.concatenated([out, without.with_columns([*without.columns, *nulls])])
+        both = Batch.concatenated([out, unmatched.with_columns([*unmatched.columns, *nulls])])
         return both.take(np.argsort(np.concatenate([rows, alone]), kind="stable"))
 
     def _unnested(self, columns: Sequence[pa.Array], rows: int) -> Joined:

@@ -68,7 +68,7 @@ class IntervalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
         self.session = session
         full = kind is JoinKind.FULL
         self.outer = (kind is JoinKind.LEFT or full, kind is JoinKind.RIGHT or full)
-        self.spare = max(upper - lower, 0) // 2
+        self.slack = max(upper - lower, 0) // 2
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
@@ -108,26 +108,26 @@ class IntervalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
         other = self._rows[1 - side]
         times = self._times_of(batch, side)
         keys = [batch.columns[k] for k in self.sides[side].keys]
-        matchable = can_match(keys, self.null_safe, len(batch))
-        places, rows = other.pairs(np.where(matchable, other.find(keys, len(batch)), -1))
-        if len(places):
-            there = plain(other.take(len(self.sides[1 - side].kinds), rows))
+        has_key = can_match(keys, self.null_safe, len(batch))
+        batch_rows, rows = other.pairs(np.where(has_key, other.find(keys, len(batch)), -1))
+        if len(batch_rows):
+            other_times = plain(other.take(len(self.sides[1 - side].kinds), rows))
             low, high = self.bounds[side]
-            away = there - times[places]
-            inside = (away >= low) & (away <= high)
-            places, rows = places[inside], rows[inside]
-        pairs = [self._paired(batch, side, places, rows, start) for start in range(0, len(places), BATCH_ROWS)]
+            distance = other_times - times[batch_rows]
+            in_bounds = (distance >= low) & (distance <= high)
+            batch_rows, rows = batch_rows[in_bounds], rows[in_bounds]
+        pairs = [self._paired(batch, side, batch_rows, rows, start) for start in range(0, len(batch_rows), BATCH_ROWS)]
         if self._holds is not None and pairs:
-            held = [self._holds(part) for part in pairs]
-            pairs = [part.filter(keep) for part, keep in zip(pairs, held, strict=True)]
-            keep = np.concatenate(held)
-            places, rows = places[keep], rows[keep]
+            masks = [self._holds(part) for part in pairs]
+            pairs = [part.filter(keep) for part, keep in zip(pairs, masks, strict=True)]
+            keep = np.concatenate(masks)
+            batch_rows, rows = batch_rows[keep], rows[keep]
         yield from pairs
         if self.outer[1 - side] and len(rows):
             new = np.unique(rows[other.marks[rows] != _EMITTED])
             other.marks[new] = _EMITTED
             other.changed(new)
-        yield from self._keep(batch, side, times, np.bincount(places, minlength=len(batch)) > 0)
+        yield from self._retain(batch, side, times, np.bincount(batch_rows, minlength=len(batch)) > 0)
 
     def _times_of(self, batch: Batch, side: int) -> Ints:
         if self.times is None:
@@ -140,27 +140,29 @@ class IntervalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
     def _now(self) -> int:
         return self.setup.clock() if self.times is None else self.watermark
 
-    def _paired(self, batch: Batch, side: int, places: Ints, rows: Ints, start: int) -> Batch:
-        positions, there = pa.array(places[start : start + BATCH_ROWS]), rows[start : start + BATCH_ROWS]
-        mine = [c.take(positions) for c in batch.columns]
-        theirs = self._rows[1 - side].take_all(range(len(self.sides[1 - side].kinds)), there)
-        return Batch([*mine, *theirs] if side == _LEFT else [*theirs, *mine], None, len(positions))
+    def _paired(self, batch: Batch, side: int, batch_rows: Ints, rows: Ints, start: int) -> Batch:
+        positions, other_rows = pa.array(batch_rows[start : start + BATCH_ROWS]), rows[start : start + BATCH_ROWS]
+        own_columns = [c.take(positions) for c in batch.columns]
+        other_columns = self._rows[1 - side].take_all(range(len(self.sides[1 - side].kinds)), other_rows)
+        return Batch(
+            [*own_columns, *other_columns] if side == _LEFT else [*other_columns, *own_columns], None, len(positions)
+        )
 
-    def _keep(self, batch: Batch, side: int, times: Ints, met: np.ndarray) -> Iterator[Batch]:
+    def _retain(self, batch: Batch, side: int, times: Ints, has_matched: np.ndarray) -> Iterator[Batch]:
         """Retain rows that may still match; yield unmatched ones that cannot."""
-        mine, expected = self._rows[side], times + self.bounds[side][1] > self._now()
+        own_rows, expected = self._rows[side], times + self.bounds[side][1] > self._now()
         if self.outer[side] and not expected.all():
-            yield self._alone(batch.filter(~expected & ~met).columns, side)
+            yield self._padded(batch.filter(~expected & ~has_matched).columns, side)
         if not expected.any():
             return
-        mine.compact()
-        outer_rows = batch.filter(expected)
-        keys = mine.find_or_add([outer_rows.columns[k] for k in self.sides[side].keys], len(outer_rows))
-        columns = [*outer_rows.columns, pa.array(times[expected])]
-        mine.add(keys, columns, np.where(met[expected], _EMITTED, 0))
-        self._next = min(self._next, int(times[expected].min()) + self._reach(side))
+        own_rows.compact()
+        retained = batch.filter(expected)
+        keys = own_rows.find_or_add([retained.columns[k] for k in self.sides[side].keys], len(retained))
+        columns = [*retained.columns, pa.array(times[expected])]
+        own_rows.add(keys, columns, np.where(has_matched[expected], _EMITTED, 0))
+        self._next = min(self._next, int(times[expected].min()) + self._retention(side))
 
-    def _alone(self, columns: Sequence[pa.Array], side: int) -> Batch:
+    def _padded(self, columns: Sequence[pa.Array], side: int) -> Batch:
         """Return rows padded with nulls for the other side."""
         rows = len(columns[0]) if columns else 0
         nulls = [pa.nulls(rows, kind) for kind in self.sides[1 - side].kinds]
@@ -168,38 +170,38 @@ class IntervalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
 
     # --- time
 
-    def _reach(self, side: int) -> int:
+    def _retention(self, side: int) -> int:
         """Return how long after its own time a row is retained."""
-        return self.bounds[side][1] + self.spare + 1
+        return self.bounds[side][1] + self.slack + 1
 
     def _schedule_timer(self) -> None:
         self._next = MAX_WATERMARK
         for side, rows in enumerate(self._rows):
-            there = rows.all_rows()
-            if len(there):
-                first = int(plain(rows.take(len(self.sides[side].kinds), there)).min())
-                self._next = min(self._next, first + self._reach(side))
+            stored = rows.all_rows()
+            if len(stored):
+                first = int(plain(rows.take(len(self.sides[side].kinds), stored)).min())
+                self._next = min(self._next, first + self._retention(side))
 
-    def _give_up(self, time: int) -> None:
+    def _discard(self, time: int) -> None:
         for side, rows in enumerate(self._rows):
-            there = rows.all_rows()
-            if not len(there):
+            stored = rows.all_rows()
+            if not len(stored):
                 continue
-            over = there[plain(rows.take(len(self.sides[side].kinds), there)) + self._reach(side) <= time]
-            alone = over[rows.marks[over] != _EMITTED]
-            if self.outer[side] and len(alone):
-                self.emit([self._alone(rows.take_all(range(len(self.sides[side].kinds)), alone), side)])
-            rows.remove(over)
+            expired = stored[plain(rows.take(len(self.sides[side].kinds), stored)) + self._retention(side) <= time]
+            unmatched = expired[rows.marks[expired] != _EMITTED]
+            if self.outer[side] and len(unmatched):
+                self.emit([self._padded(rows.take_all(range(len(self.sides[side].kinds)), unmatched), side)])
+            rows.remove(expired)
         self._schedule_timer()
 
     def on_watermark(self, watermark: int) -> int | None:
         if self.times is None:
             return watermark
         if watermark >= self._next:
-            self._give_up(watermark)
+            self._discard(watermark)
         self.watermark = watermark
         # The watermark is held back for pairs with an older row and for discarded unmatched rows.
-        delay = max(self.bounds[_LEFT][1], self.bounds[_RIGHT][1], 0) + self.spare
+        delay = max(self.bounds[_LEFT][1], self.bounds[_RIGHT][1], 0) + self.slack
         if watermark in (MAX_WATERMARK, MIN_WATERMARK):
             return watermark
         return max(watermark - delay, MIN_WATERMARK)
@@ -210,7 +212,7 @@ class IntervalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
 
     def on_processing_time(self) -> None:
         if self.times is None and self.setup.clock() >= self._next:
-            self._give_up(self.setup.clock())
+            self._discard(self.setup.clock())
 
     def next_wake(self) -> int | None:
         return self._next if self.times is None and self._next < MAX_WATERMARK else None

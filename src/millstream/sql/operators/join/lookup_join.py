@@ -19,7 +19,7 @@ from millstream.sql.columns.keyed_columns import KeyedColumns, StateColumn
 from millstream.sql.columns.keys import grouped
 from millstream.sql.columns.numpy_arrays import Mask, from_python, python_values
 from millstream.sql.columns.value_conversion import to_python
-from millstream.sql.connector_contract import Found, LookupSource
+from millstream.sql.connector_contract import LookupResult, LookupSource
 from millstream.sql.expressions import Column, Expression
 from millstream.sql.functions.evaluate import compiled, condition
 from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED
@@ -52,7 +52,7 @@ class Retrying(LookupSource):
     ) -> None:
         self._inner, self._attempts, self._seconds, self._sleep = inner, attempts, seconds, sleep
 
-    def find(self, keys: Sequence[tuple[Value, ...]]) -> Found:
+    def find(self, keys: Sequence[tuple[Value, ...]]) -> LookupResult:
         result = self._inner.find(keys)
         for _ in range(self._attempts):
             missing = np.flatnonzero(result.counts == 0)
@@ -70,13 +70,15 @@ class Retrying(LookupSource):
         self._inner.close()
 
 
-def _merged(result: Found, more: Found, places: Rows) -> Found:
-    """Return both results; `more` has rows for the keys at `places`, which had none."""
-    owners = np.concatenate([np.repeat(np.arange(len(result.counts)), result.counts), np.repeat(places, more.counts)])
+def _merged(result: LookupResult, more: LookupResult, batch_rows: Rows) -> LookupResult:
+    """Return both results; `more` has rows for the keys at `batch_rows`, which had none."""
+    owners = np.concatenate(
+        [np.repeat(np.arange(len(result.counts)), result.counts), np.repeat(batch_rows, more.counts)]
+    )
     counts = result.counts.copy()
-    counts[places] += more.counts
+    counts[batch_rows] += more.counts
     both = Batch.concatenated([result.batch, more.batch])
-    return Found(both.take(np.argsort(owners, kind="stable")), counts)
+    return LookupResult(both.take(np.argsort(owners, kind="stable")), counts)
 
 
 class LookupJoinOperator(EvaluatingOperator):
@@ -275,9 +277,9 @@ class MaterializedLookupJoinOperator(LookupJoinOperator, KeyedBatchOperator):
         return rows if rows or not self.is_outer else [(None,) * len(self.expressions)]
 
     def _emitted(self, batch: Batch, adds: Mask, rows: list[tuple[int, _Values]]) -> Batch:
-        places = np.array([row for row, _ in rows], np.int64)
-        taken = batch.take(places)
-        kinds = np.where(adds[places], taken.all_kinds(), DELETE).astype(np.int8)
+        batch_rows = np.array([row for row, _ in rows], np.int64)
+        taken = batch.take(batch_rows)
+        kinds = np.where(adds[batch_rows], taken.all_kinds(), DELETE).astype(np.int8)
         columns = [
             from_python([values[i] for _, values in rows], arrow_type(e.type)) for i, e in enumerate(self.expressions)
         ]

@@ -27,60 +27,62 @@ class Matches:
     """Matching rows by equal keys.
 
     Attributes:
-        many: the number of matches of each probe row.
+        match_counts: the number of matches of each probe row.
     """
 
     def __init__(
         self,
-        mine: Sequence[pa.Array],
-        theirs: Sequence[pa.Array],
+        probe: Sequence[pa.Array],
+        build: Sequence[pa.Array],
         null_safe: Sequence[bool],
         sizes: tuple[int, int],
     ) -> None:
         """Find the matches.
 
         Args:
-            mine: the key columns of the probe rows.
-            theirs: the key columns of the other rows.
+            probe: the key columns of the probe rows.
+            build: the key columns of the other rows.
             null_safe: for each pair of columns whether nulls are equal.
             sizes: the number of rows of both.
         """
         both = [
-            pa.concat_arrays([a, b if b.type == a.type else b.cast(a.type)]) for a, b in zip(mine, theirs, strict=True)
+            pa.concat_arrays([a, b if b.type == a.type else b.cast(a.type)]) for a, b in zip(probe, build, strict=True)
         ]
         by_key = grouped(both, sum(sizes))
         codes, others = by_key.codes[: sizes[0]], by_key.codes[sizes[0] :]
-        able = can_match(theirs, null_safe, sizes[1])
-        self._rows = stable_order(others, by_key.count) if able.all() else _some(others, able, by_key.count)
+        can_join = can_match(build, null_safe, sizes[1])
+        self._rows = (
+            stable_order(others, by_key.count) if can_join.all() else _sorted_by_code(others, can_join, by_key.count)
+        )
         counts = np.bincount(others[self._rows], minlength=by_key.count)
-        self.many = counts.take(codes) if by_key.count else np.zeros(sizes[0], np.int64)
-        asking = can_match(mine, null_safe, sizes[0])
-        if not asking.all():
-            self.many = np.where(asking, self.many, 0)
-        self._begins = (np.cumsum(counts) - counts).take(codes) if by_key.count else self.many
-        self._ends = np.cumsum(self.many)
+        self.match_counts = counts.take(codes) if by_key.count else np.zeros(sizes[0], np.int64)
+        can_probe = can_match(probe, null_safe, sizes[0])
+        if not can_probe.all():
+            self.match_counts = np.where(can_probe, self.match_counts, 0)
+        self._begins = (np.cumsum(counts) - counts).take(codes) if by_key.count else self.match_counts
+        self._ends = np.cumsum(self.match_counts)
 
     def __len__(self) -> int:
         """Return the number of pairs."""
         return int(self._ends[-1]) if len(self._ends) else 0
 
     def pairs(self, max_rows: int) -> Iterator[tuple[Ints, Ints]]:
-        """Yield at most `most` pairs at a time, in order of the probe rows, then of the others."""
+        """Yield at most `max_rows` pairs at a time, in order of the probe rows, then of the others."""
         total = len(self)
         for start in range(0, total, max_rows):
             stop = min(start + max_rows, total)
             first, last = np.searchsorted(self._ends, [start, stop - 1], side="right")
-            many = self.many[first : last + 1]
-            places = np.repeat(np.arange(first, last + 1), many)
-            number = np.arange(len(places)) - np.repeat(np.cumsum(many) - many, many)
-            skipped = start - int(self._ends[first] - self.many[first])
+            match_counts = self.match_counts[first : last + 1]
+            probe_rows = np.repeat(np.arange(first, last + 1), match_counts)
+            number = np.arange(len(probe_rows)) - np.repeat(np.cumsum(match_counts) - match_counts, match_counts)
+            skipped = start - int(self._ends[first] - self.match_counts[first])
             part = slice(skipped, skipped + stop - start)
-            places, number = places[part], number[part]
-            yield places, self._rows[self._begins[places] + number]
+            probe_rows, number = probe_rows[part], number[part]
+            yield probe_rows, self._rows[self._begins[probe_rows] + number]
 
 
-def _some(codes: Ints, able: Mask, bound: int) -> Ints:
-    rows = np.flatnonzero(able)
+def _sorted_by_code(codes: Ints, can_join: Mask, bound: int) -> Ints:
+    rows = np.flatnonzero(can_join)
     return rows[stable_order(codes[rows], bound)]
 
 
@@ -97,20 +99,22 @@ def equal_keys(
     by_key = grouped(both, sum(sizes))
     left_codes, right_codes = by_key.codes[: sizes[0]], by_key.codes[sizes[0] :]
     left_codes = np.where(can_match(left, null_safe, sizes[0]), left_codes, -1)
-    theirs = np.flatnonzero(can_match(right, null_safe, sizes[1]))
-    theirs = theirs[stable_order(right_codes[theirs], by_key.count)]
-    counts = np.bincount(right_codes[theirs], minlength=by_key.count)
+    right_rows = np.flatnonzero(can_match(right, null_safe, sizes[1]))
+    right_rows = right_rows[stable_order(right_codes[right_rows], by_key.count)]
+    counts = np.bincount(right_codes[right_rows], minlength=by_key.count)
     begins = np.cumsum(counts) - counts
-    many = np.where(left_codes < 0, 0, counts[left_codes]) if by_key.count else np.zeros(sizes[0], np.int64)
-    places = np.repeat(np.arange(sizes[0]), many)
-    number = np.arange(len(places)) - np.repeat(np.cumsum(many) - many, many)
-    return places, theirs[begins[left_codes[places]] + number]
+    match_counts = np.where(left_codes < 0, 0, counts[left_codes]) if by_key.count else np.zeros(sizes[0], np.int64)
+    left_rows = np.repeat(np.arange(sizes[0]), match_counts)
+    number = np.arange(len(left_rows)) - np.repeat(np.cumsum(match_counts) - match_counts, match_counts)
+    return left_rows, right_rows[begins[left_codes[left_rows]] + number]
 
 
-def side_by_side(left: Batch, places: Ints, right: Batch, rows: Ints) -> Batch:
+def side_by_side(left: Batch, left_rows: Ints, right: Batch, right_rows: Ints) -> Batch:
     """Return pairs as rows; position -1 gives nulls."""
-    columns = [c.take(_nullable(places)) for c in left.columns] + [c.take(_nullable(rows)) for c in right.columns]
-    return Batch(columns, None, len(places))
+    columns = [c.take(_nullable(left_rows)) for c in left.columns] + [
+        c.take(_nullable(right_rows)) for c in right.columns
+    ]
+    return Batch(columns, None, len(left_rows))
 
 
 def joined(
@@ -122,28 +126,28 @@ def joined(
     holds: Holds | None,
 ) -> Iterator[Batch]:
     """Yield the join of two batches of inserted rows."""
-    mine, theirs = [left.columns[k] for k in keys[0]], [right.columns[k] for k in keys[1]]
-    places, rows = equal_keys(mine, theirs, null_safe, (len(left), len(right)))
-    if holds is not None and len(places):
-        parts = [slice(i, i + _AT_ONCE) for i in range(0, len(places), _AT_ONCE)]
-        keep = np.concatenate([holds(side_by_side(left, places[p], right, rows[p])) for p in parts])
-        places, rows = places[keep], rows[keep]
+    left_keys, right_keys = [left.columns[k] for k in keys[0]], [right.columns[k] for k in keys[1]]
+    left_rows, right_rows = equal_keys(left_keys, right_keys, null_safe, (len(left), len(right)))
+    if holds is not None and len(left_rows):
+        parts = [slice(i, i + _AT_ONCE) for i in range(0, len(left_rows), _AT_ONCE)]
+        keep = np.concatenate([holds(side_by_side(left, left_rows[p], right, right_rows[p])) for p in parts])
+        left_rows, right_rows = left_rows[keep], right_rows[keep]
     if kind in (JoinKind.SEMI, JoinKind.ANTI):
-        has = np.bincount(places, minlength=len(left)) > 0
-        yield left.filter(has != (kind is JoinKind.ANTI))
+        has_match = np.bincount(left_rows, minlength=len(left)) > 0
+        yield left.filter(has_match != (kind is JoinKind.ANTI))
         return
     if kind in (JoinKind.LEFT, JoinKind.FULL):
-        alone = np.flatnonzero(np.bincount(places, minlength=len(left)) == 0)
-        order = np.argsort(np.concatenate([places, alone]), kind="stable")
-        rows = np.concatenate([rows, np.full(len(alone), -1)])[order]
-        places = np.concatenate([places, alone])[order]
+        unmatched = np.flatnonzero(np.bincount(left_rows, minlength=len(left)) == 0)
+        order = np.argsort(np.concatenate([left_rows, unmatched]), kind="stable")
+        right_rows = np.concatenate([right_rows, np.full(len(unmatched), -1)])[order]
+        left_rows = np.concatenate([left_rows, unmatched])[order]
     if kind in (JoinKind.RIGHT, JoinKind.FULL):
-        there = rows[rows >= 0]
-        alone = np.flatnonzero(np.bincount(there, minlength=len(right)) == 0)
-        places = np.concatenate([places, np.full(len(alone), -1)])
-        rows = np.concatenate([rows, alone])
-    for start in range(0, len(places), _AT_ONCE):
-        yield side_by_side(left, places[start : start + _AT_ONCE], right, rows[start : start + _AT_ONCE])
+        matched = right_rows[right_rows >= 0]
+        unmatched = np.flatnonzero(np.bincount(matched, minlength=len(right)) == 0)
+        left_rows = np.concatenate([left_rows, np.full(len(unmatched), -1)])
+        right_rows = np.concatenate([right_rows, unmatched])
+    for start in range(0, len(left_rows), _AT_ONCE):
+        yield side_by_side(left, left_rows[start : start + _AT_ONCE], right, right_rows[start : start + _AT_ONCE])
 
 
 def _nullable(rows: Ints) -> pa.Array:

@@ -24,9 +24,9 @@ from millstream.sql.plan.specs import JoinKind
 
 _LEFT, _RIGHT = 0, 1
 # Approximate pairs per output batch.
-_MOST_PAIRS = 1 << 16
+_BATCH_PAIRS = 1 << 16
 # Maximum pairs processed at once.
-_MOST_AT_ONCE = 1 << 20
+_MAX_PAIRS = 1 << 20
 _SIGNS = np.array([1, -1, 1, -1], np.int64)
 
 
@@ -61,7 +61,7 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
         null_safe: Sequence[bool],
         condition: Expression | None,
         session: Session,
-        waits: bool = False,
+        final_only: bool = False,
         ttl: int = 0,
     ) -> None:
         """Create the operator.
@@ -72,7 +72,7 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
             null_safe: for each pair of keys whether nulls are equal.
             condition: a further condition on the columns of both; None for none.
             session: the session settings.
-            waits: whether only the final result is emitted.
+            final_only: whether only the final result is emitted.
             ttl: state TTL in milliseconds of sides without their own; 0 for none.
         """
         self.ttls = tuple(ttl if side.ttl is None else side.ttl for side in (left, right))
@@ -81,7 +81,7 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
         self.null_safe = tuple(null_safe) or (False,) * len(left.keys)
         self.condition = condition
         self.session = session
-        self.waits = waits
+        self.final_only = final_only
         self.is_semi = kind in (JoinKind.SEMI, JoinKind.ANTI)
         full = kind is JoinKind.FULL
         # Sides whose unmatched rows are emitted; in a semi join, sides whose matches are counted.
@@ -97,7 +97,7 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
 
     def open(self) -> None:
         # The columns of both sides that the condition reads, and the compiled condition.
-        self._tested = None if self.condition is None else narrow_condition(self.condition, self.context)
+        self._condition = None if self.condition is None else narrow_condition(self.condition, self.context)
 
     def starved_inputs(self) -> Iterable[tuple[int, int]]:
         counts = [len(rows) for rows in self._rows]
@@ -122,21 +122,21 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
         key_columns = [batch.columns[k] for k in self.sides[side].keys]
         can_match = self._can_match(key_columns, len(batch))
         signs = _SIGNS[batch.all_kinds()]
-        if self.waits:
-            self._keep(batch, side, can_match, signs, None)
+        if self.final_only:
+            self._update_state(batch, side, can_match, signs, None)
             return
         keys = np.where(can_match, other.find(key_columns, len(batch)), -1)
-        if len(batch) > 1 and other.max_pairs(keys) > _MOST_AT_ONCE:
+        if len(batch) > 1 and other.max_pairs(keys) > _MAX_PAIRS:
             middle = len(batch) // 2
             for part in (batch.slice(0, middle), batch.slice(middle, len(batch))):
                 yield from self._process(part, side)
             return
-        places, rows = self._matches(batch, side, keys)
-        self._keep(batch, side, can_match, signs, np.bincount(places, minlength=len(batch)))
+        batch_rows, rows = self._matches(batch, side, keys)
+        self._update_state(batch, side, can_match, signs, np.bincount(batch_rows, minlength=len(batch)))
         if self.is_semi:
-            yield from self._semi(batch, side, signs, places, rows)
+            yield from self._semi(batch, side, signs, batch_rows, rows)
         else:
-            yield from self._joined(batch, side, signs, places, rows)
+            yield from self._joined(batch, side, signs, batch_rows, rows)
 
     def _can_match(self, key_columns: list[pa.Array], rows: int) -> Mask:
         """Return which rows can match: those without null in their key."""
@@ -149,19 +149,19 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
 
     def _matches(self, batch: Batch, side: int, keys: Ints) -> tuple[Ints, Ints]:
         """Return the matching pairs of batch rows and rows of the other side."""
-        places, rows = self._rows[1 - side].pairs(keys)
-        if self._tested is None or not len(places):
-            return places, rows
-        needed, test = self._tested
-        keep = [test(part) for part in self._paired(batch, side, places, rows, columns=needed)]
+        batch_rows, rows = self._rows[1 - side].pairs(keys)
+        if self._condition is None or not len(batch_rows):
+            return batch_rows, rows
+        needed, test = self._condition
+        keep = [test(part) for part in self._paired(batch, side, batch_rows, rows, columns=needed)]
         holds = np.concatenate(keep)
-        return places[holds], rows[holds]
+        return batch_rows[holds], rows[holds]
 
     def _paired(
         self,
         batch: Batch,
         side: int,
-        places: Rows,
+        batch_rows: Rows,
         rows: Rows,
         kinds: Kinds | None = None,
         columns: Sequence[int] | None = None,
@@ -170,84 +170,90 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
         width = len(self.sides[_LEFT].kinds)
         chosen = range(width + len(self.sides[_RIGHT].kinds)) if columns is None else columns
         columns_by_side = [c for c in chosen if c < width], [c - width for c in chosen if c >= width]
-        for start in range(0, len(places), _MOST_PAIRS):
-            part = slice(start, start + _MOST_PAIRS)
-            positions, there = pa.array(places[part]), pa.array(rows[part])
-            mine = [batch.columns[i].take(positions) for i in columns_by_side[side]]
-            theirs = self._rows[1 - side].take_all(columns_by_side[1 - side], there)
+        for start in range(0, len(batch_rows), _BATCH_PAIRS):
+            part = slice(start, start + _BATCH_PAIRS)
+            positions, other_rows = pa.array(batch_rows[part]), pa.array(rows[part])
+            own_columns = [batch.columns[i].take(positions) for i in columns_by_side[side]]
+            other_columns = self._rows[1 - side].take_all(columns_by_side[1 - side], other_rows)
             row_kinds = None if kinds is None else kinds[part]
-            yield Batch([*mine, *theirs] if side == _LEFT else [*theirs, *mine], row_kinds, len(positions))
+            yield Batch(
+                [*own_columns, *other_columns] if side == _LEFT else [*other_columns, *own_columns],
+                row_kinds,
+                len(positions),
+            )
 
     # --- state
 
-    def _keep(self, batch: Batch, side: int, can_match: Mask, signs: Ints, partners: Ints | None) -> None:
+    def _update_state(self, batch: Batch, side: int, can_match: Mask, signs: Ints, partners: Ints | None) -> None:
         """Add the batch's rows to the state, and remove retracted ones."""
-        mine, unique = self._rows[side], self.sides[side].unique
-        if not can_match.all() and not self.waits:
+        own_rows, unique = self._rows[side], self.sides[side].unique
+        if not can_match.all() and not self.final_only:
             # A row that can never match is not stored.
             batch, signs = batch.filter(can_match), signs[can_match]
             partners = None if partners is None else partners[can_match]
         if not len(batch):
             return
-        keys = mine.find_or_add([batch.columns[k] for k in self.sides[side].keys], len(batch))
+        keys = own_rows.find_or_add([batch.columns[k] for k in self.sides[side].keys], len(batch))
         if unique:
             self._replace(batch, side, keys, signs, partners)
             return
         added = np.flatnonzero(signs > 0)
         if len(added) == len(batch):
-            mine.add(keys, batch.columns, partners)
+            own_rows.add(keys, batch.columns, partners)
             return
         new = batch.take(added)
-        mine.add(keys[added], new.columns, None if partners is None else partners[added])
+        own_rows.add(keys[added], new.columns, None if partners is None else partners[added])
         taken = np.flatnonzero(signs < 0)
-        removed = mine.equal_rows(keys[taken], batch.take(taken).columns)
-        mine.remove(removed[removed >= 0])
+        removed = own_rows.equal_rows(keys[taken], batch.take(taken).columns)
+        own_rows.remove(removed[removed >= 0])
 
     def _replace(self, batch: Batch, side: int, keys: Ints, signs: Ints, partners: Ints | None) -> None:
         """Store the last row of each key, or none if it is retracted."""
-        mine = self._rows[side]
+        own_rows = self._rows[side]
         distinct, first_of_reversed = np.unique(keys[::-1], return_index=True)
         last = len(keys) - 1 - first_of_reversed
-        _, before = mine.pairs(distinct)
-        mine.remove(before)
+        _, before = own_rows.pairs(distinct)
+        own_rows.remove(before)
         stays = np.sort(last[signs[last] > 0])
-        mine.add(keys[stays], batch.take(stays).columns, None if partners is None else partners[stays])
+        own_rows.add(keys[stays], batch.take(stays).columns, None if partners is None else partners[stays])
 
     # --- output
 
-    def _joined(self, batch: Batch, side: int, signs: Ints, places: Ints, rows: Ints) -> Iterator[Batch]:
-        mine_outer, other_outer = self.outer[side], self.outer[1 - side]
+    def _joined(self, batch: Batch, side: int, signs: Ints, batch_rows: Ints, rows: Ints) -> Iterator[Batch]:
+        own_outer, other_outer = self.outer[side], self.outer[1 - side]
         row_kinds = batch.all_kinds()
-        if not mine_outer and not other_outer:
-            yield from self._paired(batch, side, places, rows, None if batch.kinds is None else row_kinds[places])
+        if not own_outer and not other_outer:
+            yield from self._paired(
+                batch, side, batch_rows, rows, None if batch.kinds is None else row_kinds[batch_rows]
+            )
             return
-        kinds = row_kinds[places]
-        if mine_outer:
-            kinds = np.where(signs[places] > 0, INSERT, DELETE)
+        kinds = row_kinds[batch_rows]
+        if own_outer:
+            kinds = np.where(signs[batch_rows] > 0, INSERT, DELETE)
         elif other_outer:
-            kinds = np.where(signs[places] > 0, INSERT, kinds)
+            kinds = np.where(signs[batch_rows] > 0, INSERT, kinds)
         # For each row: output before its pairs, its pairs, output after them.
-        parts = [(places * 3 + 1, places, rows, kinds)]
-        if mine_outer:
-            alone = np.flatnonzero(np.bincount(places, minlength=len(batch)) == 0)
-            no_match = np.full(len(alone), -1)
-            parts.append((alone * 3 + 1, alone, no_match, np.where(signs[alone] > 0, INSERT, DELETE)))
+        parts = [(batch_rows * 3 + 1, batch_rows, rows, kinds)]
+        if own_outer:
+            unmatched = np.flatnonzero(np.bincount(batch_rows, minlength=len(batch)) == 0)
+            no_match = np.full(len(unmatched), -1)
+            parts.append((unmatched * 3 + 1, unmatched, no_match, np.where(signs[unmatched] > 0, INSERT, DELETE)))
         if other_outer:
-            come, go = self._counted(side, signs, places, rows)
-            for which, behind, kind in ((come, 0, DELETE), (go, 2, INSERT)):
-                no_match = np.full(len(which), -1)
-                parts.append((places[which] * 3 + behind, no_match, rows[which], np.full(len(which), kind)))
+            first_matches, last_matches = self._count_matches(side, signs, batch_rows, rows)
+            for changed, offset, kind in ((first_matches, 0, DELETE), (last_matches, 2, INSERT)):
+                no_match = np.full(len(changed), -1)
+                parts.append((batch_rows[changed] * 3 + offset, no_match, rows[changed], np.full(len(changed), kind)))
         order_of, positions, row, row_kinds = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         order = np.argsort(order_of, kind="stable")
         yield from self._paired(
             batch, side, _nullable(positions[order]), _nullable(row[order]), row_kinds[order].astype(np.int8)
         )
 
-    def _counted(self, side: int, signs: Ints, places: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    def _count_matches(self, side: int, signs: Ints, batch_rows: Ints, rows: Ints) -> tuple[Ints, Ints]:
         """Update match counts of the other side's rows; return the pairs that add a first or remove a last match."""
         other = self._rows[1 - side]
         order = np.argsort(rows, kind="stable")
-        in_order, weights = rows[order], signs[places[order]]
+        in_order, weights = rows[order], signs[batch_rows[order]]
         starts = np.flatnonzero(np.append(True, in_order[1:] != in_order[:-1])) if len(rows) else rows
         sizes = np.diff(starts, append=len(rows))
         total = np.cumsum(weights)
@@ -256,58 +262,58 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
         if len(rows):
             other.marks[in_order[starts]] = after[starts + sizes - 1]
             other.changed(in_order[starts])
-        come = np.sort(order[(weights > 0) & (after == 1)])
-        go = np.sort(order[(weights < 0) & (after == 0)])
-        return come, go
+        first_matches = np.sort(order[(weights > 0) & (after == 1)])
+        last_matches = np.sort(order[(weights < 0) & (after == 0)])
+        return first_matches, last_matches
 
-    def _semi(self, batch: Batch, side: int, signs: Ints, places: Ints, rows: Ints) -> Iterator[Batch]:
+    def _semi(self, batch: Batch, side: int, signs: Ints, batch_rows: Ints, rows: Ints) -> Iterator[Batch]:
         is_anti = self.kind is JoinKind.ANTI
         if side == _LEFT:
-            has = np.bincount(places, minlength=len(batch)) > 0
-            yield batch.filter(has != is_anti)
+            has_match = np.bincount(batch_rows, minlength=len(batch)) > 0
+            yield batch.filter(has_match != is_anti)
             return
-        come, go = self._counted(side, signs, places, rows)
-        which = np.sort(np.concatenate([come, go]))
-        if not len(which):
+        first_matches, last_matches = self._count_matches(side, signs, batch_rows, rows)
+        changed_pairs = np.sort(np.concatenate([first_matches, last_matches]))
+        if not len(changed_pairs):
             return
         left = self._rows[_LEFT]
-        there = rows[which]
-        kinds = batch.all_kinds()[places[which]]
+        changed = rows[changed_pairs]
+        kinds = batch.all_kinds()[batch_rows[changed_pairs]]
         if is_anti:
-            kinds = np.where(signs[places[which]] > 0, DELETE, INSERT).astype(np.int8)
-        yield Batch(left.batch(there).columns, kinds, len(there))
+            kinds = np.where(signs[batch_rows[changed_pairs]] > 0, DELETE, INSERT).astype(np.int8)
+        yield Batch(left.batch(changed).columns, kinds, len(changed))
 
     # --- end of input
 
     def finish(self) -> None:
         """Emit the final result in batch mode."""
-        if self.waits:
+        if self.final_only:
             self.emit(self._final())
 
     def _final(self) -> Iterator[Batch]:
         left, right = self._rows
-        met = np.zeros(right.bound, np.bool_)
-        everything = left.all_rows()
-        for start in range(0, len(everything), BATCH_ROWS):
-            rows = everything[start : start + BATCH_ROWS]
+        has_matched = np.zeros(right.bound, np.bool_)
+        left_rows = left.all_rows()
+        for start in range(0, len(left_rows), BATCH_ROWS):
+            rows = left_rows[start : start + BATCH_ROWS]
             batch = left.batch(rows)
             key_columns = [batch.columns[k] for k in self.sides[_LEFT].keys]
             keys = np.where(self._can_match(key_columns, len(batch)), right.find(key_columns, len(batch)), -1)
-            places, there = self._matches(batch, _LEFT, keys)
-            met[there] = True
-            has = np.bincount(places, minlength=len(batch)) > 0
+            batch_rows, right_rows = self._matches(batch, _LEFT, keys)
+            has_matched[right_rows] = True
+            has_match = np.bincount(batch_rows, minlength=len(batch)) > 0
             if self.is_semi:
-                yield batch.filter(has != (self.kind is JoinKind.ANTI))
+                yield batch.filter(has_match != (self.kind is JoinKind.ANTI))
                 continue
             if self.outer[_LEFT]:
-                alone = np.flatnonzero(~has)
-                order = np.argsort(np.concatenate([places, alone]), kind="stable")
-                places = np.concatenate([places, alone])[order]
-                there = _nullable(np.concatenate([there, np.full(len(alone), -1)])[order])
-            yield from self._paired(batch, _LEFT, places, there)
+                unmatched = np.flatnonzero(~has_match)
+                order = np.argsort(np.concatenate([batch_rows, unmatched]), kind="stable")
+                batch_rows = np.concatenate([batch_rows, unmatched])[order]
+                right_rows = _nullable(np.concatenate([right_rows, np.full(len(unmatched), -1)])[order])
+            yield from self._paired(batch, _LEFT, batch_rows, right_rows)
         if self.outer[_RIGHT] and not self.is_semi:
             rows = right.all_rows()
-            yield from self._without_left(rows[~met[rows]])
+            yield from self._without_left(rows[~has_matched[rows]])
 
     def _without_left(self, rows: Ints) -> Iterator[Batch]:
         for start in range(0, len(rows), BATCH_ROWS):

@@ -69,39 +69,39 @@ class SetOperationOperator(KeyedBatchOperator):
         of_rows, _ = state.find_or_add(batch.columns, len(batch))
         segments = Segments.of(of_rows, first_new, state.bound, signs_of(batch))
         key_ids = segments.key_ids
-        mine, other = state.column(_SIDES[side]), state.column(_SIDES[1 - side])
+        own_counts, other_counts = state.column(_SIDES[side]), state.column(_SIDES[1 - side])
         signs = np.ones(len(batch), np.int64) if segments.signs is None else segments.signs
-        begins = segments.begins(mine, 0)
+        begins = segments.begins(own_counts, 0)
         after = segments.sums(signs, begins)
-        segments.leave(mine, after)
+        segments.leave(own_counts, after)
         if self.ttl:
             state.column(TOUCHED)[key_ids] = self.setup.clock()
         state.changed(key_ids)
         if not self.final_only:
-            yield self._changes(batch, side, segments, np.concatenate([after, begins]), other)
-        state.remove(key_ids[(mine[key_ids] == 0) & (other[key_ids] == 0)])
+            yield self._changes(batch, side, segments, np.concatenate([after, begins]), other_counts)
+        state.remove(key_ids[(own_counts[key_ids] == 0) & (other_counts[key_ids] == 0)])
 
-    def _changes(self, batch: Batch, side: int, segments: Segments, mine: Ints, other: Ints) -> Batch:
-        there = other[segments.key_ids]
-        both = np.concatenate([np.repeat(there, segments.sizes), there])
-        times = self._times(mine, both) if side == 0 else self._times(both, mine)
-        more = times[: segments.rows] - times[segments.before]
-        changed = np.flatnonzero(more)
+    def _changes(self, batch: Batch, side: int, segments: Segments, own_counts: Ints, other_column: Ints) -> Batch:
+        other_counts = other_column[segments.key_ids]
+        repeated = np.concatenate([np.repeat(other_counts, segments.sizes), other_counts])
+        copies = self._copies(own_counts, repeated) if side == 0 else self._copies(repeated, own_counts)
+        added = copies[: segments.rows] - copies[segments.before]
+        changed = np.flatnonzero(added)
         rows = segments.order[changed]
         order = np.argsort(rows)
-        kinds = np.where(more[changed] > 0, INSERT, DELETE).astype(np.int8)[order]
+        kinds = np.where(added[changed] > 0, INSERT, DELETE).astype(np.int8)[order]
         taken = batch.take(rows[order])
         return Batch(taken.columns, kinds if kinds.any() else None, len(rows))
 
-    def _times(self, left: Ints, right: Ints) -> Ints:
+    def _copies(self, left: Ints, right: Ints) -> Ints:
         """Return the number of copies in the result, from those on both sides."""
         left, right = np.maximum(left, 0), np.maximum(right, 0)
-        times: Ints
+        copies: Ints
         if self.operator.upper() == "INTERSECT":
-            times = np.minimum(left, right) if self.all_rows else ((left > 0) & (right > 0)).astype(np.int64)
+            copies = np.minimum(left, right) if self.all_rows else ((left > 0) & (right > 0)).astype(np.int64)
         else:
-            times = np.maximum(left - right, 0) if self.all_rows else ((left > 0) & (right == 0)).astype(np.int64)
-        return times
+            copies = np.maximum(left - right, 0) if self.all_rows else ((left > 0) & (right == 0)).astype(np.int64)
+        return copies
 
     def finish(self) -> None:
         """Emit the final result in batch mode."""
@@ -110,8 +110,8 @@ class SetOperationOperator(KeyedBatchOperator):
 
     def _results(self) -> Iterator[Batch]:
         key_ids = self._state.key_ids()
-        times = self._times(*(self._state.column(side)[key_ids] for side in _SIDES))
-        rows = np.repeat(key_ids, times)
+        copies = self._copies(*(self._state.column(side)[key_ids] for side in _SIDES))
+        rows = np.repeat(key_ids, copies)
         yield from split_batches(self._state.keys_at(rows), len(rows))
 
 

@@ -30,7 +30,7 @@ from millstream.sql.operators.over.over_frames import places_before
 from millstream.sql.operators.query_context import Session
 
 # Obsolete versions are removed when there are this many rows, then when the number has doubled.
-_MANY = 1 << 12
+_TRIM_ROWS = 1 << 12
 
 
 class TemporalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
@@ -82,7 +82,7 @@ class TemporalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
         assert setup.state is not None
         setup.state.when_loaded(self._schedule_timer)
         self._next = MAX_WATERMARK
-        self._enough = _MANY
+        self._trim_at = _TRIM_ROWS
 
     def open(self) -> None:
         self._holds = None if self.condition is None else condition(self.condition, self.context)
@@ -97,7 +97,7 @@ class TemporalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
         times = self._times_of(batch, 0)
         if self.ttl:
             self._expire()
-            self._touch([batch.columns[k] for k in self.left.keys], len(batch))
+            self._extend_ttl([batch.columns[k] for k in self.left.keys], len(batch))
         self._pending.compact()
         keys = self._pending.find_or_add([batch.columns[k] for k in self.left.keys], len(batch))
         self._pending.add(keys, [*batch.columns, pa.array(batch.all_kinds())], times)
@@ -111,32 +111,32 @@ class TemporalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
             columns = [batch.columns[k] for k in self.right.keys]
             if self.ttl:
                 self._expire()
-                self._touch(columns, len(batch))
+                self._extend_ttl(columns, len(batch))
             self._versions.compact()
             keys = self._versions.find_or_add(columns, len(batch))
-            there = pa.array(batch.all_kinds() != DELETE)
-            self._versions.add(keys, [*batch.columns, there], self._times_of(batch, 1))
+            is_row = pa.array(batch.all_kinds() != DELETE)
+            self._versions.add(keys, [*batch.columns, is_row], self._times_of(batch, 1))
         return ()
 
-    def _touch(self, columns: list[pa.Array], rows: int) -> None:
+    def _extend_ttl(self, columns: list[pa.Array], rows: int) -> None:
         """Extend the TTL of keys' versions."""
         keys = np.unique(self._versions.find(columns, rows))
         self._versions.changed(self._versions.pairs(keys[keys >= 0])[1])
 
     def _expire(self) -> None:
-        over = self._versions.expired(self.setup.clock() - self.ttl)
-        rows = self._pending.all_rows() if len(over) else over
+        expired = self._versions.expired(self.setup.clock() - self.ttl)
+        rows = self._pending.all_rows() if len(expired) else expired
         if len(rows):
             versions_of = self._versions.find([self._pending.take(k, rows) for k in self.left.keys], len(rows))
-            over = over[~np.isin(self._versions.keys_of(over), versions_of)]
-        self._versions.remove(over)
+            expired = expired[~np.isin(self._versions.keys_of(expired), versions_of)]
+        self._versions.remove(expired)
 
     # --- time
 
     def _schedule_timer(self) -> None:
         rows = self._pending.all_rows()
         self._next = int(self._pending.marks[rows].min()) if len(rows) else MAX_WATERMARK
-        self._enough = max(_MANY, 2 * len(self._versions))
+        self._trim_at = max(_TRIM_ROWS, 2 * len(self._versions))
 
     def event_time_backlog(self) -> Iterable[tuple[str, int, int]]:
         return self.rows_until(self._next, self._pending)
@@ -147,9 +147,9 @@ class TemporalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
             rows = self._pending.all_rows()
             self._next = int(self._pending.marks[rows].min()) if len(rows) else MAX_WATERMARK
         self.watermark = watermark
-        if len(self._versions) > self._enough:
+        if len(self._versions) > self._trim_at:
             self._discard()
-            self._enough = max(_MANY, 2 * len(self._versions))
+            self._trim_at = max(_TRIM_ROWS, 2 * len(self._versions))
         return watermark
 
     def _due(self, watermark: int) -> Iterator[Batch]:
@@ -160,17 +160,17 @@ class TemporalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
         kinds = self._pending.take(width, rows).to_numpy(zero_copy_only=False).astype(np.int8)
         if self.ttl:
             self._expire()
-            self._touch([batch.columns[k] for k in self.left.keys], len(rows))
+            self._extend_ttl([batch.columns[k] for k in self.left.keys], len(rows))
         versions = self._version_of(batch, self._pending.marks[rows])
         self._pending.remove(rows)
         right = [self._versions.take(i, pa.array(versions, mask=versions < 0)) for i in range(len(self.right.kinds))]
-        has = versions >= 0
-        if self._holds is not None and has.any():
-            has &= self._holds(Batch([*batch.columns, *right], None, len(rows)))
+        has_version = versions >= 0
+        if self._holds is not None and has_version.any():
+            has_version &= self._holds(Batch([*batch.columns, *right], None, len(rows)))
         if not self.is_outer:
-            out = Batch([*batch.columns, *right], kinds, len(rows)).filter(has)
+            out = Batch([*batch.columns, *right], kinds, len(rows)).filter(has_version)
         else:
-            positions = pa.array(np.arange(len(rows)), mask=~has)
+            positions = pa.array(np.arange(len(rows)), mask=~has_version)
             out = Batch([*batch.columns, *(c.take(positions) for c in right)], kinds, len(rows))
         row_kinds = out.all_kinds()
         yield from split_batches(list(out.columns), len(out), row_kinds if row_kinds.any() else None)
@@ -180,24 +180,26 @@ class TemporalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
         columns = [batch.columns[k] for k in self.left.keys]
         keys = self._versions.find(columns, len(batch))
         keys = np.where(can_match(columns, self.null_safe, len(batch)), keys, -1)
-        versions_found = np.full(len(batch), -1, np.int64)
+        result = np.full(len(batch), -1, np.int64)
         distinct, which = np.unique(keys, return_inverse=True)
-        places, versions = self._versions.pairs(distinct)
+        batch_rows, versions = self._versions.pairs(distinct)
         if not len(versions):
-            return versions_found
-        positions = self._versions.marks[versions]
-        order = np.lexsort((positions, places))
-        places, versions, positions = places[order], versions[order], positions[order]
-        last = places_before(places, positions, which, times, equal=True) - 1
-        inside = (last >= 0) & (places[np.maximum(last, 0)] == which)
+            return result
+        version_times = self._versions.marks[versions]
+        order = np.lexsort((version_times, batch_rows))
+        batch_rows, versions, version_times = batch_rows[order], versions[order], version_times[order]
+        last = places_before(batch_rows, version_times, which, times, equal=True) - 1
+        is_valid = (last >= 0) & (batch_rows[np.maximum(last, 0)] == which)
         # The version is obsolete: the watermark passed its successor before the row arrived.
         following = np.minimum(last + 1, len(versions) - 1)
-        over = (following > last) & (places[following] == which) & (positions[following] <= self.watermark)
-        inside &= ~over
-        there = self._versions.take(len(self.right.kinds), versions).to_numpy(zero_copy_only=False)
-        inside[inside] = there[last[inside]]
-        versions_found[inside] = versions[last[inside]]
-        return versions_found
+        is_obsolete = (
+            (following > last) & (batch_rows[following] == which) & (version_times[following] <= self.watermark)
+        )
+        is_valid &= ~is_obsolete
+        is_row = self._versions.take(len(self.right.kinds), versions).to_numpy(zero_copy_only=False)
+        is_valid[is_valid] = is_row[last[is_valid]]
+        result[is_valid] = versions[last[is_valid]]
+        return result
 
     def _discard(self) -> None:
         """Discard versions whose successor the watermark has passed."""
@@ -205,5 +207,5 @@ class TemporalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
         keys, times = self._versions.keys_of(rows), self._versions.marks[rows]
         order = np.lexsort((times, keys))
         rows, keys, times = rows[order], keys[order], times[order]
-        over = np.append((keys[1:] == keys[:-1]) & (times[1:] <= self.watermark), False)
-        self._versions.remove(rows[over])
+        is_obsolete = np.append((keys[1:] == keys[:-1]) & (times[1:] <= self.watermark), False)
+        self._versions.remove(rows[is_obsolete])

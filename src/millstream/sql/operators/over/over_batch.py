@@ -96,27 +96,27 @@ class Partitions:
     def results(self, requested: Ints | None = None) -> list[pa.Array]:
         """Return the aggregates, one column each, of some or all rows."""
         frames: tuple[Ints, Ints] | None = None
-        results_found = []
+        columns = []
         for call in self._over.calls:
             special = _OF_PARTITION.get(call.function)
             if special is not None:
                 column = special(self, call)
-                results_found.append(column if requested is None else column.take(pa.array(requested)))
+                columns.append(column if requested is None else column.take(pa.array(requested)))
                 continue
             if frames is None:
                 low, high = self._frames()
                 frames = (low, high) if requested is None else (low[requested], high[requested])
-            results_found.append(self._aggregate(call, *frames))
-        return results_found
+            columns.append(self._aggregate(call, *frames))
+        return columns
 
     # --- frames
 
     def _frames(self) -> tuple[Ints, Ints]:
         """Return the frame bounds of each row; an end before the start is an empty frame."""
-        over, places = self._over, np.arange(len(self._keys))
+        over, positions = self._over, np.arange(len(self._keys))
         if over.rows:
-            low = self._first if over.start is None else np.maximum(places + over.start, self._first)
-            high = self._last if over.end is None else np.minimum(places + over.end, self._last)
+            low = self._first if over.start is None else np.maximum(positions + over.start, self._first)
+            high = self._last if over.end is None else np.minimum(positions + over.end, self._last)
             return low, high
         low = self._first if over.start is None else self._bound(over.start, is_end=False)
         high = self._last if over.end is None else self._bound(over.end, is_end=True)
@@ -132,9 +132,9 @@ class Partitions:
         # Nulls form a group of their own, before or after all others.
         group = self._keys * 2 + (0 if valid is None else np.where(valid, int(nulls_first), int(not nulls_first)))
         shifted_levels = levels if valid is None else np.where(valid, levels, 0)
-        moved = shifted_levels + reach if valid is None else np.where(valid, shifted_levels + reach, 0)
-        results_found = places_before(group, shifted_levels, group, moved, equal=is_end)
-        return results_found - 1 if is_end else results_found
+        bounds = shifted_levels + reach if valid is None else np.where(valid, shifted_levels + reach, 0)
+        positions = places_before(group, shifted_levels, group, bounds, equal=is_end)
+        return positions - 1 if is_end else positions
 
     # --- aggregates
 
@@ -142,10 +142,10 @@ class Partitions:
         if call.function in BY_FRAME and call.user is None:
             columns = [self._rows.columns[a] for a in call.arguments]
             counted = None if call.condition is None else is_true(self._rows.columns[call.condition])
-            some = high >= low
-            inside = Frames(np.where(some, low, 0), np.where(some, high, 0), low, low)
-            results_found = by_frame(call, columns, counted, inside)
-            return results_found if some.all() else results_found.take(pa.array(np.arange(len(low)), mask=~some))
+            has_rows = high >= low
+            frames = Frames(np.where(has_rows, low, 0), np.where(has_rows, high, 0), low, low)
+            values = by_frame(call, columns, counted, frames)
+            return values if has_rows.all() else values.take(pa.array(np.arange(len(low)), mask=~has_rows))
         # Rows with the same frame have the same result.
         by_frames = grouped([pa.array(low), pa.array(high)], len(low))
         first = by_frames.first
@@ -166,8 +166,8 @@ class Partitions:
         state.find_or_add([pa.array(np.arange(len(low)))], len(low))
         if len(rows):
             aggregates.fold(batch, [pa.array(frame)], frame, state)
-        (results_found,) = aggregates.results(state, np.arange(len(low)))
-        return results_found
+        (values,) = aggregates.results(state, np.arange(len(low)))
+        return values
 
     # --- positions in the order
 
@@ -196,15 +196,15 @@ class Partitions:
         size, rest = np.divmod(self._last - self._first + 1, parts)
         positions = np.arange(len(self._keys)) - self._first
         # The first buckets have one row more if the rows do not divide evenly.
-        larger = rest * (size + 1)
-        behind = np.where(size > 0, (positions - larger) // np.maximum(size, 1), 0) + rest
-        return pa.array(np.where(positions < larger, positions // (size + 1), behind) + 1)
+        rows_in_larger = rest * (size + 1)
+        bucket = np.where(size > 0, (positions - rows_in_larger) // np.maximum(size, 1), 0) + rest
+        return pa.array(np.where(positions < rows_in_larger, positions // (size + 1), bucket) + 1)
 
     def _shifted(self, call: AggregateCall) -> pa.Array:
         by = lag_of(call) if call.function == "LAG" else -lag_of(call)
         default = self._rows.columns[call.arguments[2]] if len(call.arguments) > 2 else None
-        values, places = self._rows.columns[call.arguments[0]], np.arange(len(self._keys))
-        return shifted(values, self._keys, places, by, default).cast(arrow_type(call.type))
+        values, positions = self._rows.columns[call.arguments[0]], np.arange(len(self._keys))
+        return shifted(values, self._keys, positions, by, default).cast(arrow_type(call.type))
 
 
 _OF_PARTITION = {
@@ -224,9 +224,9 @@ OF_PARTITION = frozenset(_OF_PARTITION)
 def _split(rows: Ints, sizes: Ints) -> Iterator[Ints]:
     """Yield rows in groups of bounded total size."""
     part = np.cumsum(np.maximum(sizes, 0)) // _AT_ONCE
-    for places in np.split(rows, np.flatnonzero(np.diff(part)) + 1):
-        if len(places):
-            yield places
+    for positions in np.split(rows, np.flatnonzero(np.diff(part)) + 1):
+        if len(positions):
+            yield positions
 
 
 def _numbers(column: pa.Array) -> tuple[NumpyColumn, Mask | None]:

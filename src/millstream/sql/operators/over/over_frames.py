@@ -51,8 +51,8 @@ def places_before(keys: Ints, values: NumpyColumn, of_keys: Ints, of_values: Num
     """
     count, query_count = len(keys), len(of_keys)
     is_row = np.concatenate([np.ones(count, np.int8), np.zeros(query_count, np.int8)])
-    turn = 1 - is_row if equal else is_row
-    order = np.lexsort((turn, np.concatenate([values, of_values]), np.concatenate([keys, of_keys])))
+    tie_order = 1 - is_row if equal else is_row
+    order = np.lexsort((tie_order, np.concatenate([values, of_values]), np.concatenate([keys, of_keys])))
     before = np.cumsum(is_row[order])
     result = np.empty(count + query_count, np.int64)
     result[order] = before
@@ -93,21 +93,21 @@ class Frames:
         before_low[first] = starts_of(keys)[new[last][first]]
         firsts_new = new[np.append(True, keys[new[1:]] != keys[new[:-1]])] if len(new) else new
         before_high[first] = firsts_new - 1
-        leaving, come = step_low - before_low, step_high - before_high
-        sizes = leaving + come
+        leaving, entering = step_low - before_low, step_high - before_high
+        sizes = leaving + entering
         ends = np.cumsum(sizes)
         step = np.repeat(np.arange(len(sizes)), sizes)
         number = np.arange(len(step)) - (ends - sizes)[step]
-        goes = number < leaving[step]
-        events = np.where(goes, ~(before_low[step] + number), before_high[step] + 1 + number - leaving[step])
+        leaves = number < leaving[step]
+        events = np.where(leaves, ~(before_low[step] + number), before_high[step] + 1 + number - leaving[step])
         shown = (ends - 1)[np.cumsum(last) - last]
         return Frames(low, high, events, shown)
 
 
 def unbounded(keys: Ints, high: Ints) -> Frames:
     """Return frames without a lower bound."""
-    places = np.arange(len(keys))
-    return Frames(starts_of(keys), high, places, high)
+    positions = np.arange(len(keys))
+    return Frames(starts_of(keys), high, positions, high)
 
 
 # --- aggregates of the frame alone
@@ -124,16 +124,16 @@ def by_frame(call: AggregateCall, columns: list[pa.Array], counted: Mask | None,
     """
     values = columns[0]
     valid = valid_of(values)
-    there = np.ones(len(values), np.bool_) if valid is None else valid
+    counts_row = np.ones(len(values), np.bool_) if valid is None else valid
     if counted is not None:
-        there = there & counted
+        counts_row = counts_row & counted
     if call.function in ("MIN", "MAX"):
-        positions = _extremes(values, there, frames.low, frames.high, call.function == "MIN")
+        positions = _extremes(values, counts_row, frames.low, frames.high, call.function == "MIN")
     elif call.function == "FIRST_VALUE":
-        positions = _next_true(there)[frames.low]
+        positions = _next_true(counts_row)[frames.low]
         positions = np.where(positions <= frames.high, positions, -1)
     else:
-        positions = _last_true(there)[frames.high]
+        positions = _last_true(counts_row)[frames.high]
         positions = np.where(positions >= frames.low, positions, -1)
     return values.take(pa.array(positions, mask=positions < 0))
 
@@ -147,8 +147,8 @@ def shifted(values: pa.Array, keys: Ints, rows: Ints, by: int, default: pa.Array
     if default is None or inside.all():
         return result
     both = pa.concat_arrays([result, default.take(pa.array(rows)).cast(result.type)])
-    places = np.arange(len(rows))
-    return both.take(pa.array(np.where(inside, places, places + len(rows))))
+    indexes = np.arange(len(rows))
+    return both.take(pa.array(np.where(inside, indexes, indexes + len(rows))))
 
 
 def is_true(column: pa.Array) -> Mask:
@@ -156,37 +156,37 @@ def is_true(column: pa.Array) -> Mask:
     return column.fill_null(False).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
-def _next_true(there: Mask) -> Ints:
+def _next_true(mask: Mask) -> Ints:
     """Return the next true position at or after each position, or the length if there is none."""
-    count = len(there)
-    return np.minimum.accumulate(np.where(there, np.arange(count), count)[::-1])[::-1]
+    count = len(mask)
+    return np.minimum.accumulate(np.where(mask, np.arange(count), count)[::-1])[::-1]
 
 
-def _last_true(there: Mask) -> Ints:
+def _last_true(mask: Mask) -> Ints:
     """Return the last true position at or before each position, or -1."""
-    return np.maximum.accumulate(np.where(there, np.arange(len(there)), -1))
+    return np.maximum.accumulate(np.where(mask, np.arange(len(mask)), -1))
 
 
-def _extremes(values: pa.Array, there: Mask, low: Ints, high: Ints, is_min: bool) -> Ints:
+def _extremes(values: pa.Array, mask: Mask, low: Ints, high: Ints, is_min: bool) -> Ints:
     """Return the position of the smallest or greatest value of each frame, or -1."""
     count = len(values)
     order = sorted_rows([values], [(0, False, True)], count)
     rank = np.empty(count, np.int64)
     rank[order] = np.arange(count)
-    nothing = count if is_min else -1
-    pick = np.minimum if is_min else np.maximum
-    level = np.where(there, rank, nothing)
+    identity = count if is_min else -1
+    extreme = np.minimum if is_min else np.maximum
+    level = np.where(mask, rank, identity)
     width = np.maximum(high - low + 1, 1)
     # Sparse table: extremes of 2^k values from each position; a frame is covered by two of them.
     power = np.floor(np.log2(width)).astype(np.int64)
-    best = np.full(len(low), nothing, np.int64)
+    best = np.full(len(low), identity, np.int64)
     for p in range(int(power.max(initial=-1)) + 1):
-        mine = np.flatnonzero(power == p)
-        best[mine] = pick(level[low[mine]], level[high[mine] - (1 << p) + 1])
+        of_power = np.flatnonzero(power == p)
+        best[of_power] = extreme(level[low[of_power]], level[high[of_power] - (1 << p) + 1])
         half = 1 << p
         if half < len(level):
-            level = np.append(pick(level[:-half], level[half:]), level[-half:])
+            level = np.append(extreme(level[:-half], level[half:]), level[-half:])
     result = np.full(len(low), -1, np.int64)
-    some = best != nothing
+    some = best != identity
     result[some] = order[best[some]]
     return result

@@ -74,7 +74,7 @@ class OverOperator(KeyedBatchOperator):
         self.kinds = list(kinds)
         self.ttl = ttl
         # In processing time, rows of a RANGE frame are pending until their millisecond ends; others are not.
-        self.waits = rowtime is not None or (not rows and preceding is not None)
+        self.buffers_input = rowtime is not None or (not rows and preceding is not None)
         self._shifts = max((lag_of(c) for c in calls if c.function == "LAG"), default=0)
         by_sums = [as_over(c, kinds) for c in calls if not self._is_by_frame(c)]
         self.aggregates = AggregateHandler(by_sums, kinds, retracts=preceding is not None)
@@ -97,13 +97,13 @@ class OverOperator(KeyedBatchOperator):
         state_columns = [StateColumn(_LAST, np.int64), StateColumn(TOUCHED, np.int64), *self.aggregates.state_columns]
         self._state: KeyedColumns = self.state_table("partitions", KeyedColumns(keys, state_columns))
         self.aggregates.open(keys, self.state_table)
-        if self.waits:
+        if self.buffers_input:
             # The mark of a row is its time.
             pending = KeyedRows(self.kinds, self.partition)
             self._pending: KeyedRows = self.state_table("pending", pending)
         if self._keeps_frames:
-            places = [self._framed.index(p) for p in self.partition]
-            framed = KeyedRows([self.kinds[c] for c in self._framed], places)
+            positions = [self._framed.index(p) for p in self.partition]
+            framed = KeyedRows([self.kinds[c] for c in self._framed], positions)
             self._frames: KeyedRows = self.state_table("frames", framed)
         assert setup.state is not None
         setup.state.when_loaded(self._schedule_timer)
@@ -113,8 +113,8 @@ class OverOperator(KeyedBatchOperator):
     # --- rows
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        if not self.waits:
-            return self._taken(batch, np.full(len(batch), self.setup.clock(), np.int64))
+        if not self.buffers_input:
+            return self._in_time_order(batch, np.full(len(batch), self.setup.clock(), np.int64))
         if self.rowtime is None:
             self._wait(batch, np.full(len(batch), self.setup.clock(), np.int64))
             return ()
@@ -147,7 +147,7 @@ class OverOperator(KeyedBatchOperator):
         self._next = min(self._next, int(times.min()))
 
     def _schedule_timer(self) -> None:
-        rows = self._pending.all_rows() if self.waits else np.zeros(0, np.int64)
+        rows = self._pending.all_rows() if self.buffers_input else np.zeros(0, np.int64)
         self._next = int(self._pending.marks[rows].min()) if len(rows) else MAX_WATERMARK
 
     # --- time
@@ -165,7 +165,7 @@ class OverOperator(KeyedBatchOperator):
 
     @property
     def follows_clock(self) -> bool:
-        return self.waits and self.rowtime is None
+        return self.buffers_input and self.rowtime is None
 
     def on_processing_time(self) -> None:
         if self.follows_clock and self.setup.clock() > self._next:
@@ -189,7 +189,7 @@ class OverOperator(KeyedBatchOperator):
         rows, times = rows[due], times[due]
         batch = self._pending.batch(rows)
         self._pending.remove(rows)
-        self.emit(self._taken(batch, times))
+        self.emit(self._in_time_order(batch, times))
         self._schedule_timer()
 
     def _discard(self, watermark: int) -> None:
@@ -207,8 +207,8 @@ class OverOperator(KeyedBatchOperator):
         """Discard partitions and their frame rows."""
         if self._keeps_frames:
             keys = self._frames.find(self._state.keys_at(key_ids), len(key_ids))
-            places, rows = self._frames.pairs(keys)
-            self._retract(key_ids[places], rows)
+            positions, rows = self._frames.pairs(keys)
+            self._retract(key_ids[positions], rows)
             self._frames.remove(rows)
         self._state.remove(key_ids)
 
@@ -230,7 +230,7 @@ class OverOperator(KeyedBatchOperator):
 
     # --- output
 
-    def _taken(self, batch: Batch, times: Ints) -> Iterator[Batch]:
+    def _in_time_order(self, batch: Batch, times: Ints) -> Iterator[Batch]:
         """Yield rows in time order, with their aggregates."""
         if self.ttl:
             self._expire()
@@ -239,8 +239,8 @@ class OverOperator(KeyedBatchOperator):
         first_new = self._state.bound
         key_ids, _ = self._state.find_or_add(keys, len(batch))
         order = np.argsort(key_ids, kind="stable")
-        mine = batch.take(order)
-        every, all_key_ids, all_times, new = self._with_frames(mine, key_ids[order], times[order])
+        sorted_batch = batch.take(order)
+        every, all_key_ids, all_times, new = self._with_frames(sorted_batch, key_ids[order], times[order])
         frames = self._frames_of(all_key_ids, all_times, new)
         columns = self._results(every, all_key_ids, new, frames, first_new)
         distinct, ends = np.unique(key_ids[order][::-1], return_index=True)
@@ -260,22 +260,22 @@ class OverOperator(KeyedBatchOperator):
         framed.compact()
         keys = framed.find_or_add([batch.columns[k] for k in self.partition], len(batch))
         first = np.flatnonzero(np.append(True, key_ids[1:] != key_ids[:-1]))
-        places, there = framed.pairs(keys[first])
-        old_key_ids, old_times = key_ids[first][places], framed.marks[there]
+        owners, stored = framed.pairs(keys[first])
+        old_key_ids, old_times = key_ids[first][owners], framed.marks[stored]
         added = framed.add(keys, [batch.columns[c] for c in self._framed], times)
         order = np.argsort(np.concatenate([old_key_ids, key_ids]), kind="stable")
-        positions, count = pa.array(order), len(there) + len(batch)
+        positions, count = pa.array(order), len(stored) + len(batch)
         columns = [pa.nulls(count)] * len(self.kinds)
         for index, c in enumerate(self._framed):
-            columns[c] = pa.concat_arrays([framed.take(index, there), batch.columns[c]]).take(positions)
-        self._in_order = np.concatenate([there, added])[order]
+            columns[c] = pa.concat_arrays([framed.take(index, stored), batch.columns[c]]).take(positions)
+        self._in_order = np.concatenate([stored, added])[order]
         whole = Batch(columns, None, count)
-        new = np.flatnonzero(order >= len(there))
+        new = np.flatnonzero(order >= len(stored))
         return whole, np.concatenate([old_key_ids, key_ids])[order], np.concatenate([old_times, times])[order], new
 
     def _frames_of(self, key_ids: Ints, times: Ints, new: Ints) -> Frames:
         high = new
-        if not self.rows and self.waits:
+        if not self.rows and self.buffers_input:
             high = ends_of(_numbered(key_ids, times))[new]
         if self.preceding is None:
             if not self._keeps_frames:

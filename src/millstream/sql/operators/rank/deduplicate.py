@@ -71,7 +71,7 @@ class LastRowOperator(KeyedBatchOperator):
 
     def process(self, batch: Batch) -> Iterator[Batch]:
         if self.ignores_update_before:
-            batch = self.without_old_halves(batch)
+            batch = self.without_update_before(batch)
             if not len(batch):
                 return
         rows = self._rows
@@ -82,36 +82,36 @@ class LastRowOperator(KeyedBatchOperator):
         keys = rows.find_or_add(key_columns, len(batch))
         segments = Segments.of(keys, rows.key_bound, rows.key_bound, signs_of(batch))
         known = np.full(segments.count, -1, np.int64)
-        places, stored = rows.pairs(segments.key_ids)
-        known[places] = stored
-        counted = self._counted(batch, segments, known)
-        if counted is not None and not counted.all():
-            batch = batch.filter(counted)
+        positions, stored = rows.pairs(segments.key_ids)
+        known[positions] = stored
+        replacing = self._replacing(batch, segments, known)
+        if replacing is not None and not replacing.all():
+            batch = batch.filter(replacing)
             if len(batch):
                 yield from self.process(batch)
             return
         if not self.final_only:
             yield self._changes(batch, segments, known)
-        last = segments.order[segments.ends]
+        last_rows = segments.order[segments.ends]
         rows.remove(stored)
-        stays = last if segments.signs is None else last[segments.signs[segments.ends] > 0]
-        stays = np.sort(stays)
-        rows.add(keys[stays], batch.take(stays).columns)
+        added = last_rows if segments.signs is None else last_rows[segments.signs[segments.ends] > 0]
+        added = np.sort(added)
+        rows.add(keys[added], batch.take(added).columns)
 
     @staticmethod
-    def without_old_halves(batch: Batch) -> Batch:
+    def without_update_before(batch: Batch) -> Batch:
         """Return the rows that are not -U."""
         return batch if batch.kinds is None else batch.filter(batch.kinds != UPDATE_BEFORE)
 
-    def _counted(self, batch: Batch, segments: Segments, known: Ints) -> Mask | None:
+    def _replacing(self, batch: Batch, segments: Segments, known: Ints) -> Mask | None:
         """Return which rows replace the previous one, those that are not older; None for all."""
         if self.rowtime is None:
             return None
         times = plain(batch.columns[self.rowtime]).astype(np.int64)[segments.order]
         min_time = np.iinfo(np.int64).min
         begins = np.full(segments.count, min_time, np.int64)
-        has = known >= 0
-        begins[has] = plain(self._rows.take(self.rowtime, known[has]))
+        has_previous = known >= 0
+        begins[has_previous] = plain(self._rows.take(self.rowtime, known[has_previous]))
         running = np.concatenate([segments.scan(np.maximum, times, begins), begins])
         newest = np.empty(len(batch), np.bool_)
         newest[segments.order] = times >= running[segments.before]
@@ -122,9 +122,9 @@ class LastRowOperator(KeyedBatchOperator):
         exists = signs > 0
         existed = np.concatenate([exists, known >= 0])[segments.before]
         # The batch's rows, followed by the stored rows of keys.
-        had = pa.array(known, mask=known < 0) if (known < 0).any() else pa.array(known)
-        there = self._rows.batch(had).columns
-        columns = [pa.concat_arrays(both) for both in zip(batch.columns, there, strict=True)]
+        stored_rows = pa.array(known, mask=known < 0) if (known < 0).any() else pa.array(known)
+        stored_columns = self._rows.batch(stored_rows).columns
+        columns = [pa.concat_arrays(both) for both in zip(batch.columns, stored_columns, strict=True)]
         row_at = np.concatenate([segments.order, len(batch) + np.arange(segments.count)])
         before, after = row_at[segments.before], segments.order
         differs = np.full(segments.rows, self.emits_equal)
@@ -170,24 +170,24 @@ class TopOneOperator(LastRowOperator):
         self.order = tuple(order)
         self.unique = None if unique is None else tuple(unique)
 
-    def _counted(self, batch: Batch, segments: Segments, known: Ints) -> Mask | None:
-        has = np.flatnonzero(known >= 0)
+    def _replacing(self, batch: Batch, segments: Segments, known: Ints) -> Mask | None:
+        with_first = np.flatnonzero(known >= 0)
         columns = list(batch.columns)
         for column in {c for c, _, _ in self.order} | set(self.unique or ()):
-            columns[column] = pa.concat_arrays([columns[column], self._rows.take(column, known[has])])
-        places = _places_in(columns, self.order, len(batch) + len(has))
+            columns[column] = pa.concat_arrays([columns[column], self._rows.take(column, known[with_first])])
+        all_ranks = _ranks_in(columns, self.order, len(batch) + len(with_first))
         begins = np.full(segments.count, np.iinfo(np.int64).max)
-        begins[has] = places[len(batch) :]
-        mine = places[: len(batch)][segments.order]
-        best = np.concatenate([segments.scan(np.minimum, mine, begins), begins])[segments.before]
-        counts = mine < best
+        begins[with_first] = all_ranks[len(batch) :]
+        ranks = all_ranks[: len(batch)][segments.order]
+        best_ranks = np.concatenate([segments.scan(np.minimum, ranks, begins), begins])[segments.before]
+        replaces = ranks < best_ranks
         if self.unique is not None:
             first = np.full(segments.count, -1, np.int64)
-            first[has] = len(batch) + np.arange(len(has))
-            counts |= (mine == best) & self._updates_first(columns, segments, counts, first)
-        counted = np.empty(len(batch), np.bool_)
-        counted[segments.order] = counts
-        return counted
+            first[with_first] = len(batch) + np.arange(len(with_first))
+            replaces |= (ranks == best_ranks) & self._updates_first(columns, segments, replaces, first)
+        result = np.empty(len(batch), np.bool_)
+        result[segments.order] = replaces
+        return result
 
     def _updates_first(self, columns: Sequence[pa.Array], segments: Segments, better: Mask, first: Ints) -> Mask:
         """Return which rows have the unique key of the row that is first when they arrive.
@@ -209,20 +209,20 @@ class TopOneOperator(LastRowOperator):
         return same
 
 
-def _places_in(columns: Sequence[pa.Array], order: Order, rows: int) -> Ints:
+def _ranks_in(columns: Sequence[pa.Array], order: Order, rows: int) -> Ints:
     """Return numbers that sort like the rows, and are equal for ties."""
     in_order = sorted_rows(columns, order, rows)
     differs = np.zeros(max(rows - 1, 0), np.bool_)
     for column, _, _ in order:
         values = columns[column].take(pa.array(in_order))
         differs |= ~equal_values(values.slice(1), values.slice(0, max(rows - 1, 0)))
-    places = np.empty(rows, np.int64)
-    places[in_order] = np.cumsum(np.append(0, differs))[:rows]
-    return places
+    ranks = np.empty(rows, np.int64)
+    ranks[in_order] = np.cumsum(np.append(0, differs))[:rows]
+    return ranks
 
 
 # The time when the row of a key was emitted.
-_TOLD = "time"
+_EMITTED_AT = "time"
 
 
 class FirstRowOperator(KeyedBatchOperator):
@@ -280,7 +280,7 @@ class EarliestRowOperator(KeyedBatchOperator):
         super().prepare(setup)
         self._rows: KeyedRows = self.state_table("rows", KeyedRows(self.kinds, self.keys))
         kinds = [self.kinds[k] for k in self.keys]
-        done = KeyedColumns(kinds, [StateColumn(_TOLD, np.int64)])
+        done = KeyedColumns(kinds, [StateColumn(_EMITTED_AT, np.int64)])
         self._done: KeyedColumns = self.state_table("done", done)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
@@ -291,21 +291,21 @@ class EarliestRowOperator(KeyedBatchOperator):
             return ()
         if self.ttl:
             self._done.compact()
-            self._done.expire(_TOLD, self.setup.clock() - self.ttl)
+            self._done.expire(_EMITTED_AT, self.setup.clock() - self.ttl)
         columns = [batch.columns[k] for k in self.keys]
         times = plain(batch.columns[self.rowtime]).astype(np.int64)
-        fresh = self._done.find(columns, len(batch)) < 0
+        is_new = self._done.find(columns, len(batch)) < 0
         keys = self._rows.find_or_add(columns, len(batch))
         # The earliest row of each key in the batch; ties keep the earlier row.
         order = np.lexsort((times, keys))
         in_order = keys[order]
         earliest = order[np.flatnonzero(np.append(True, in_order[1:] != in_order[:-1]))]
-        places, rows = self._rows.pairs(keys[earliest])
-        state_columns = np.full(len(earliest), np.iinfo(np.int64).max)
-        state_columns[places] = plain(self._rows.take(self.rowtime, rows))
-        comes = fresh[earliest] & (times[earliest] < state_columns)
-        self._rows.remove(rows[comes[places]])
-        added = np.sort(earliest[comes])
+        positions, rows = self._rows.pairs(keys[earliest])
+        stored_times = np.full(len(earliest), np.iinfo(np.int64).max)
+        stored_times[positions] = plain(self._rows.take(self.rowtime, rows))
+        is_earlier = is_new[earliest] & (times[earliest] < stored_times)
+        self._rows.remove(rows[is_earlier[positions]])
+        added = np.sort(earliest[is_earlier])
         self._rows.add(keys[added], batch.take(added).columns)
         return ()
 
@@ -323,7 +323,7 @@ class EarliestRowOperator(KeyedBatchOperator):
             self.emit(split_batches(columns, len(due)))
             keys = [columns[k] for k in self.keys]
             emitted, _ = self._done.find_or_add(keys, len(due))
-            self._done.column(_TOLD)[emitted] = self.setup.clock()
+            self._done.column(_EMITTED_AT)[emitted] = self.setup.clock()
             self._rows.remove(due)
         self.watermark = watermark
         return watermark
@@ -363,7 +363,7 @@ class FilteredLastRowOperator(EvaluatingOperator, LastRowOperator):
 
     def process(self, batch: Batch) -> Iterator[Batch]:
         if self.ignores_update_before:
-            batch = self.without_old_halves(batch)
+            batch = self.without_update_before(batch)
         if len(batch):
             kinds = np.where(self._passes(batch), batch.all_kinds(), np.int8(DELETE)).astype(np.int8)
             yield from super().process(Batch(batch.columns, kinds if kinds.any() else None, len(batch)))

@@ -131,7 +131,7 @@ class MatchOperator(EvaluatingOperator, KeyedBatchOperator):
             runs = self._runs_of(key_id)
             matches += [(key_id, match_of(c), t) for c, t, timed in self._matcher.event(runs, event, now) if not timed]
         yield from self._emitted(matches)
-        self._keep(np.unique(key_ids))
+        self._update_timers(np.unique(key_ids))
 
     def _runs_of(self, key_id: int) -> Runs:
         runs = self._keys.column(_RUNS)
@@ -140,14 +140,14 @@ class MatchOperator(EvaluatingOperator, KeyedBatchOperator):
         state: Runs = runs[key_id]
         return state
 
-    def _keep(self, key_ids: Ints) -> None:
+    def _update_timers(self, key_ids: Ints) -> None:
         """Schedule the next timers of keys; discard keys without partial matches."""
         runs, timers = self._keys.column(_RUNS), self._keys.column(_TIMER)
         for key_id in key_ids.tolist():
             timers[key_id] = min(runs[key_id].timers, default=MAX_WATERMARK)
         self._keys.changed(key_ids)
-        at_rest = np.fromiter((runs[s].at_rest for s in key_ids.tolist()), np.bool_, len(key_ids))
-        self._keys.remove(key_ids[at_rest])
+        is_idle = np.fromiter((runs[s].is_idle for s in key_ids.tolist()), np.bool_, len(key_ids))
+        self._keys.remove(key_ids[is_idle])
         self._schedule_timer()
 
     # --- time
@@ -201,15 +201,15 @@ class MatchOperator(EvaluatingOperator, KeyedBatchOperator):
         by_key: dict[int, list[tuple[int, Event]]] = {}
         for key_id, stamp, event in zip(key_ids.tolist(), times.tolist(), self._events(batch), strict=True):
             by_key.setdefault(key_id, []).append((stamp, event))
-        everyone = self._keys.key_ids()
-        for key_id in everyone[self._keys.column(_TIMER)[everyone] <= time].tolist():
+        all_key_ids = self._keys.key_ids()
+        for key_id in all_key_ids[self._keys.column(_TIMER)[all_key_ids] <= time].tolist():
             by_key.setdefault(key_id, [])
         completed = []
         for key_id, events in by_key.items():
             matches = self._matcher.fire(self._runs_of(key_id), events, time)
             completed += [(key_id, match_of(cell), stamp) for cell, stamp, timed_out in matches if not timed_out]
         self.emit(self._emitted(sorted(completed, key=lambda c: c[2])))
-        self._keep(np.array(list(by_key), np.int64))
+        self._update_timers(np.array(list(by_key), np.int64))
 
     # --- output
 
@@ -311,20 +311,20 @@ def _pattern(match: MatchSpec, condition_of: Callable[[str], Callable[..., bool]
 
 
 def _quantified(pattern: Pattern, step: MatchStep) -> Pattern:
-    if step.least == step.most == 1:
+    if step.min_times == step.max_times == 1:
         return pattern
-    is_optional = step.least == 0 and step.most == 1
+    is_optional = step.min_times == 0 and step.max_times == 1
     if is_optional:
         return pattern.optional()
-    if step.most is None and step.least <= 1:
+    if step.max_times is None and step.min_times <= 1:
         matches = pattern.one_or_more()
-        matches = matches.optional() if step.least == 0 else matches
-    elif step.most is None:
-        matches = pattern.times_or_more(step.least)
+        matches = matches.optional() if step.min_times == 0 else matches
+    elif step.max_times is None:
+        matches = pattern.times_or_more(step.min_times)
     else:
-        matches = pattern.times(step.least, step.most)
+        matches = pattern.times(step.min_times, step.max_times)
     matches = matches.consecutive()
-    return matches if step.reluctant or step.least == step.most else matches.greedy()
+    return matches if step.reluctant or step.min_times == step.max_times else matches.greedy()
 
 
 def _skip(skip: tuple[str, ...]) -> AfterMatchSkipStrategy:

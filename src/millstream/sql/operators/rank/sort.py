@@ -63,7 +63,7 @@ class SortOperator(KeyedBatchOperator):
             if len(batch):
                 self._next = min(self._next, int(self._times(batch.columns[self.rowtime]).min()))
         if len(batch):
-            self._keep(batch)
+            self._buffer(batch)
         return ()
 
     @staticmethod
@@ -72,7 +72,7 @@ class SortOperator(KeyedBatchOperator):
             raise null_rowtime()
         return plain(column.cast(pa.timestamp("ms", column.type.tz), safe=False)).astype(np.int64)
 
-    def _keep(self, batch: Batch) -> None:
+    def _buffer(self, batch: Batch) -> None:
         rows, signs = self._rows, signs_of(batch)
         rows.compact()
         keys = rows.find_or_add([], len(batch))

@@ -32,7 +32,7 @@ _Change = tuple[int, Row, int]
 
 # State of a partition: its sorted rows, and the time of its last change.
 ROWS = "rows"
-KEPT = [StateColumn(ROWS, object, list), StateColumn(TOUCHED, np.int64)]
+STATE_COLUMNS = [StateColumn(ROWS, object, list), StateColumn(TOUCHED, np.int64)]
 
 
 class TopNOperator(KeyedBatchOperator):
@@ -84,7 +84,7 @@ class TopNOperator(KeyedBatchOperator):
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         kinds = [self.kinds[k] for k in self.partition]
-        columns = KeyedColumns(kinds, KEPT)
+        columns = KeyedColumns(kinds, STATE_COLUMNS)
         self._state: KeyedColumns = self.state_table("partitions", columns)
         self._key = sort_key(self.order)
         self._max_rank = len(self.kinds) and (self.last if self.last is not None else 1 << 62)
@@ -99,24 +99,24 @@ class TopNOperator(KeyedBatchOperator):
         key_ids = np.unique(of_rows)
         lists = state.column(ROWS)
         if not self.retracts and self.unique is None:
-            hopeless = self._hopeless(batch, of_rows, key_ids)
-            if hopeless is not None:
-                batch, of_rows = batch.filter(~hopeless), of_rows[~hopeless]
+            excluded = self._excluded(batch, of_rows, key_ids)
+            if excluded is not None:
+                batch, of_rows = batch.filter(~excluded), of_rows[~excluded]
         rows = list(zip(*map(python_values, batch.columns), strict=True))
         changes: list[_Change] = []
         for row, kind, key_id in zip(rows, batch.all_kinds().tolist(), of_rows.tolist(), strict=True):
-            there = lists[key_id]
+            stored_rows = lists[key_id]
             if kind in (INSERT, UPDATE_AFTER):
-                self._add(there, row, changes)
+                self._add(stored_rows, row, changes)
             else:
-                self._remove(there, row, changes)
+                self._remove(stored_rows, row, changes)
         state.column(TOUCHED)[key_ids] = self.setup.clock()
         state.changed(key_ids)
         empty = np.fromiter((not lists[s] for s in key_ids.tolist()), np.bool_, len(key_ids))
         state.remove(key_ids[empty])
         return () if self.final_only else (self._batch(changes),)
 
-    def _hopeless(self, batch: Batch, of_rows: KeyIds, key_ids: KeyIds) -> Mask | None:
+    def _excluded(self, batch: Batch, of_rows: KeyIds, key_ids: KeyIds) -> Mask | None:
         """Return a mask of rows that cannot enter a full partition's top N, or None if no cheap test applies.
 
         Once a job has run for a while these are most rows: the vectorized test leaves few for the row-by-row path.
@@ -128,90 +128,90 @@ class TopNOperator(KeyedBatchOperator):
         numbers, lists = plain(values), self._state.column(ROWS)
         last, is_full = np.zeros(self._state.bound, numbers.dtype), np.zeros(self._state.bound, np.bool_)
         for key_id in key_ids.tolist():
-            there = lists[key_id]
-            if len(there) >= self._max_rank and there[self._max_rank - 1][column] is not None:
-                last[key_id], is_full[key_id] = there[self._max_rank - 1][column], True
-        worst = last.take(of_rows)
-        behind: Mask = numbers < worst if descending else numbers > worst
+            stored_rows = lists[key_id]
+            if len(stored_rows) >= self._max_rank and stored_rows[self._max_rank - 1][column] is not None:
+                last[key_id], is_full[key_id] = stored_rows[self._max_rank - 1][column], True
+        last_values = last.take(of_rows)
+        is_behind: Mask = numbers < last_values if descending else numbers > last_values
         if len(self.order) == 1:
             # Ties keep the earlier row.
-            behind |= numbers == worst
-        return behind & is_full.take(of_rows)
+            is_behind |= numbers == last_values
+        return is_behind & is_full.take(of_rows)
 
-    def _add(self, there: list[Row], row: Row, changes: list[_Change]) -> None:
+    def _add(self, stored_rows: list[Row], row: Row, changes: list[_Change]) -> None:
         if self.unique is not None:
-            self._replace(there, row, changes)
+            self._replace(stored_rows, row, changes)
             return
-        position = bisect_right(there, self._key(row), key=self._key)
+        position = bisect_right(stored_rows, self._key(row), key=self._key)
         if position >= self._max_rank and not self.retracts:
             return
-        there.insert(position, row)
-        self._moved_back(there, position, changes)
-        if not self.retracts and len(there) > self._max_rank:
-            there.pop()
+        stored_rows.insert(position, row)
+        self._record_insert(stored_rows, position, changes)
+        if not self.retracts and len(stored_rows) > self._max_rank:
+            stored_rows.pop()
 
-    def _moved_back(self, there: list[Row], position: int, changes: list[_Change]) -> None:
+    def _record_insert(self, stored_rows: list[Row], position: int, changes: list[_Change]) -> None:
         """Record the changes of a row inserted at a position."""
         if self.final_only or position >= self._max_rank:
             return
         if self.shows_rank or self.first > 1:
-            for i in range(max(position, self.first - 1), min(len(there), self._max_rank)):
-                if i + 1 < len(there):
-                    changes.append((UPDATE_BEFORE, there[i + 1], i + 1))
-                    changes.append((UPDATE_AFTER, there[i], i + 1))
+            for i in range(max(position, self.first - 1), min(len(stored_rows), self._max_rank)):
+                if i + 1 < len(stored_rows):
+                    changes.append((UPDATE_BEFORE, stored_rows[i + 1], i + 1))
+                    changes.append((UPDATE_AFTER, stored_rows[i], i + 1))
                 else:
-                    changes.append((INSERT, there[i], i + 1))
+                    changes.append((INSERT, stored_rows[i], i + 1))
             return
-        if len(there) > self._max_rank:
-            changes.append((DELETE, there[self._max_rank], 0))
-        changes.append((INSERT, there[position], 0))
+        if len(stored_rows) > self._max_rank:
+            changes.append((DELETE, stored_rows[self._max_rank], 0))
+        changes.append((INSERT, stored_rows[position], 0))
 
-    def _remove(self, there: list[Row], row: Row, changes: list[_Change]) -> None:
-        position = self._find(there, row)
+    def _remove(self, stored_rows: list[Row], row: Row, changes: list[_Change]) -> None:
+        position = self._find(stored_rows, row)
         if position is None:
             return
-        removed = there.pop(position)
+        removed = stored_rows.pop(position)
         if self.final_only or position >= self._max_rank:
             return
         if self.shows_rank or self.first > 1:
             before = removed
-            for i in range(position, min(len(there) + 1, self._max_rank)):
+            for i in range(position, min(len(stored_rows) + 1, self._max_rank)):
                 if i >= self.first - 1:
-                    if i < len(there):
+                    if i < len(stored_rows):
                         changes.append((UPDATE_BEFORE, before, i + 1))
-                        changes.append((UPDATE_AFTER, there[i], i + 1))
+                        changes.append((UPDATE_AFTER, stored_rows[i], i + 1))
                     else:
                         changes.append((DELETE, before, i + 1))
-                if i < len(there):
-                    before = there[i]
+                if i < len(stored_rows):
+                    before = stored_rows[i]
             return
         changes.append((DELETE, removed, 0))
-        if len(there) >= self._max_rank:
-            changes.append((INSERT, there[self._max_rank - 1], 0))
+        if len(stored_rows) >= self._max_rank:
+            changes.append((INSERT, stored_rows[self._max_rank - 1], 0))
 
-    def _find(self, there: list[Row], row: Row) -> int | None:
+    def _find(self, stored_rows: list[Row], row: Row) -> int | None:
         if self.unique is not None:
-            return next((i for i, r in enumerate(there) if all(r[u] == row[u] for u in self.unique)), None)
+            return next((i for i, r in enumerate(stored_rows) if all(r[u] == row[u] for u in self.unique)), None)
         key = self._key(row)
-        for i in range(bisect_left(there, key, key=self._key), bisect_right(there, key, key=self._key)):
-            if there[i] == row:
+        for i in range(bisect_left(stored_rows, key, key=self._key), bisect_right(stored_rows, key, key=self._key)):
+            if stored_rows[i] == row:
                 return i
         return None
 
-    def _replace(self, there: list[Row], row: Row, changes: list[_Change]) -> None:
+    def _replace(self, stored_rows: list[Row], row: Row, changes: list[_Change]) -> None:
         """Replace the row with the same unique key."""
         if not self.retracts:
-            self._moved_up(there, row, changes)
+            self._replace_upwards(stored_rows, row, changes)
             return
-        before = there[: self._max_rank]
-        old = self._find(there, row)
+        before = stored_rows[: self._max_rank]
+        old = self._find(stored_rows, row)
         if old is not None:
-            there.pop(old)
-        position = bisect_right(there, self._key(row), key=self._key)
-        there.insert(position, row)
+            stored_rows.pop(old)
+        position = bisect_right(stored_rows, self._key(row), key=self._key)
+        stored_rows.insert(position, row)
         if self.final_only:
             return
-        after = there[: self._max_rank]
+        after = stored_rows[: self._max_rank]
         if self.shows_rank or self.first > 1:
             for i in range(self.first - 1, len(after)):
                 if i >= len(before):
@@ -227,22 +227,24 @@ class TopNOperator(KeyedBatchOperator):
             return
         for removed in [r for r in before if r not in after]:
             changes.append((DELETE, removed, 0))
-        for come in [r for r in after if r not in before]:
-            changes.append((INSERT, come, 0))
+        for added in [r for r in after if r not in before]:
+            changes.append((INSERT, added, 0))
 
-    def _moved_up(self, there: list[Row], row: Row, changes: list[_Change]) -> None:
+    def _replace_upwards(self, stored_rows: list[Row], row: Row, changes: list[_Change]) -> None:
         """Replace the row with the same unique key, which never moves down."""
-        old = self._find(there, row)
+        old = self._find(stored_rows, row)
         if old is None:
-            position = bisect_right(there, self._key(row), key=self._key)
+            position = bisect_right(stored_rows, self._key(row), key=self._key)
             if position < self._max_rank:
-                there.insert(position, row)
-                self._moved_back(there, position, changes)
-                del there[self._max_rank :]
+                stored_rows.insert(position, row)
+                self._record_insert(stored_rows, position, changes)
+                del stored_rows[self._max_rank :]
             return
-        removed = there.pop(old)
-        position = old if self._key(removed) == self._key(row) else bisect_right(there, self._key(row), key=self._key)
-        there.insert(position, row)
+        removed = stored_rows.pop(old)
+        position = (
+            old if self._key(removed) == self._key(row) else bisect_right(stored_rows, self._key(row), key=self._key)
+        )
+        stored_rows.insert(position, row)
         if self.final_only:
             return
         if not (self.shows_rank or self.first > 1):
@@ -250,14 +252,14 @@ class TopNOperator(KeyedBatchOperator):
             return
         emitted: list[_Change] = []
         for i in range(position, old):
-            emitted.append((UPDATE_BEFORE, there[i + 1], i + 1))
+            emitted.append((UPDATE_BEFORE, stored_rows[i + 1], i + 1))
             if i == position:
                 # An updated row is retracted before it is emitted again.
                 emitted.append((UPDATE_BEFORE, removed, old + 1))
-            emitted.append((UPDATE_AFTER, there[i], i + 1))
+            emitted.append((UPDATE_AFTER, stored_rows[i], i + 1))
         if position == old:
             emitted.append((UPDATE_BEFORE, removed, old + 1))
-        emitted.append((UPDATE_AFTER, there[old], old + 1))
+        emitted.append((UPDATE_AFTER, stored_rows[old], old + 1))
         changes += [c for c in emitted if c[2] >= self.first]
 
     def _batch(self, changes: list[_Change]) -> Batch:
@@ -283,7 +285,7 @@ class TopNOperator(KeyedBatchOperator):
 
 # Maximum rank: with more, the table of partitions would be wide and mostly empty.
 MAX_RANKS = 64
-_NOBODY = np.iinfo(np.int64).max
+_NO_RANK = np.iinfo(np.int64).max
 
 
 class AppendOnlyTopNOperator(KeyedBatchOperator):
@@ -325,10 +327,10 @@ class AppendOnlyTopNOperator(KeyedBatchOperator):
         changes = _Changes(self.last)
         self._insert_rows(tables, partition, ranks[len(stored) :], len(stored), changes)
         out = self._batch(batch, stored, changes)
-        stays = np.zeros(len(ranks), np.bool_)
-        stays[tables.rows[tables.rows >= 0]] = True
-        rows.remove(stored[~stays[: len(stored)]])
-        new = np.flatnonzero(stays[len(stored) :])
+        retained = np.zeros(len(ranks), np.bool_)
+        retained[tables.rows[tables.rows >= 0]] = True
+        rows.remove(stored[~retained[: len(stored)]])
+        new = np.flatnonzero(retained[len(stored) :])
         rows.add(keys[new], batch.take(new).columns)
         return (out,)
 
@@ -344,36 +346,38 @@ class AppendOnlyTopNOperator(KeyedBatchOperator):
 
     def _insert_rows(self, tables: _Tables, partition: Ints, ranks: Ints, offset: int, changes: _Changes) -> None:
         """Insert rows of the batch; their numbers start at `offset`."""
-        left = np.argsort(partition, kind="stable")
+        remaining = np.argsort(partition, kind="stable")
         while True:
-            left = left[ranks[left] < tables.ranks[partition[left], -1]]
-            if not len(left):
+            remaining = remaining[ranks[remaining] < tables.ranks[partition[remaining], -1]]
+            if not len(remaining):
                 return
-            own = partition[left]
-            is_first = np.append(True, own[1:] != own[:-1])
-            rows = left[is_first]
-            left = left[~is_first]
+            partitions = partition[remaining]
+            is_first = np.append(True, partitions[1:] != partitions[:-1])
+            rows = remaining[is_first]
+            remaining = remaining[~is_first]
             before, count, key_id_in_table = tables.insert(partition[rows], ranks[rows], rows + offset)
             if self.shows_rank or self.first > 1:
                 after = tables.rows[partition[rows]]
-                changes.moved(
+                changes.add_shifts(
                     rows, before, after, count, np.maximum(key_id_in_table, self.first - 1), self.first, self.pairs
                 )
             else:
-                changes.replaced(rows, before[:, -1], count == self.last, rows + offset)
+                changes.add_inserts(rows, before[:, -1], count == self.last, rows + offset)
 
     def _batch(self, batch: Batch, stored: Ints, changes: _Changes) -> Batch:
-        rows, kinds, places = changes.in_order()
-        used = rows[rows < len(stored)]
+        rows, kinds, ranks = changes.in_order()
+        stored_in_output = rows[rows < len(stored)]
         # Only rows in the output are looked up.
-        needed, of_stored = np.unique(used, return_inverse=True)
+        distinct_stored, of_stored = np.unique(stored_in_output, return_inverse=True)
         positions = np.empty(len(rows), np.int64)
         positions[rows < len(stored)] = of_stored
-        positions[rows >= len(stored)] = rows[rows >= len(stored)] - len(stored) + len(needed)
-        whole = Batch.concatenated([self._rows.batch(stored[needed]), batch]) if len(needed) else batch
+        positions[rows >= len(stored)] = rows[rows >= len(stored)] - len(stored) + len(distinct_stored)
+        whole = (
+            Batch.concatenated([self._rows.batch(stored[distinct_stored]), batch]) if len(distinct_stored) else batch
+        )
         columns = [column.take(pa.array(positions)) for column in whole.columns]
         if self.shows_rank:
-            columns.append(pa.array(places))
+            columns.append(pa.array(ranks))
         return Batch(columns, kinds if kinds.any() else None, len(rows))
 
 
@@ -385,10 +389,10 @@ class _Tables:
         rows: the row numbers, -1 for none.
     """
 
-    def __init__(self, partitions: int, places: int, partition_of: Ints, ranks: Ints) -> None:
+    def __init__(self, partitions: int, positions: int, partition_of: Ints, ranks: Ints) -> None:
         """Fill the table with the stored rows, numbered from 0."""
-        self.ranks = np.full((partitions, places), _NOBODY, np.int64)
-        self.rows = np.full((partitions, places), -1, np.int64)
+        self.ranks = np.full((partitions, positions), _NO_RANK, np.int64)
+        self.rows = np.full((partitions, positions), -1, np.int64)
         order = np.lexsort((ranks, partition_of))
         owners = partition_of[order]
         sizes = np.bincount(owners, minlength=partitions)
@@ -398,24 +402,24 @@ class _Tables:
 
     def insert(self, partitions: Ints, ranks: Ints, rows: Ints) -> tuple[Ints, Ints, Ints]:
         """Insert one row into each given partition; return its previous rows, their number, and the insert position."""
-        there, ranks_there = self.rows[partitions], self.ranks[partitions]
-        key_id_in_table = (ranks_there < ranks[:, None]).sum(axis=1)
+        stored_rows, stored_ranks = self.rows[partitions], self.ranks[partitions]
+        key_id_in_table = (stored_ranks < ranks[:, None]).sum(axis=1)
         columns = np.arange(self.rows.shape[1])
         # Rows after the inserted one shift by one.
         source = columns - (columns > key_id_in_table[:, None])
         lines = np.arange(len(partitions))
-        for table, values, new in ((self.rows, there, rows), (self.ranks, ranks_there, ranks)):
+        for table, values, new in ((self.rows, stored_rows, rows), (self.ranks, stored_ranks, ranks)):
             moved = np.take_along_axis(values, source, axis=1)
             moved[lines, key_id_in_table] = new
             table[partitions] = moved
-        return there, (there >= 0).sum(axis=1), key_id_in_table
+        return stored_rows, (stored_rows >= 0).sum(axis=1), key_id_in_table
 
 
 class _Changes:
     """Changes collected over several rounds."""
 
-    def __init__(self, places: int) -> None:
-        self._places = places
+    def __init__(self, positions: int) -> None:
+        self._places = positions
         # (arrival, row, row kind, rank)
         self._parts: list[tuple[Ints, Ints, Ints, Ints]] = []
 
@@ -423,7 +427,7 @@ class _Changes:
         when = arrival * (2 * self._places + 2) + step
         self._parts.append((when, rows, np.full(len(rows), kind, np.int64), key_id_in_table))
 
-    def moved(
+    def add_shifts(
         self, arrival: Ints, before: Ints, after: Ints, count: Ints, start: Ints, first: int, pairs: bool
     ) -> None:
         """Record inserted rows and the shift of those after them."""
@@ -432,22 +436,22 @@ class _Changes:
         if pairs:
             self._add(arrival[lines], 2 * positions, before[lines, positions], UPDATE_BEFORE, positions + 1)
         self._add(arrival[lines], 2 * positions + 1, after[lines, positions], UPDATE_AFTER, positions + 1)
-        grows = np.flatnonzero((count < self._places) & (count >= first - 1))
-        last = count[grows]
-        self._add(arrival[grows], 2 * last, after[grows, last], INSERT, last + 1)
+        growing = np.flatnonzero((count < self._places) & (count >= first - 1))
+        last = count[growing]
+        self._add(arrival[growing], 2 * last, after[growing, last], INSERT, last + 1)
 
-    def replaced(self, arrival: Ints, replaced_rows: Ints, is_full: Mask, come: Ints) -> None:
+    def add_inserts(self, arrival: Ints, replaced_rows: Ints, is_full: Mask, rows: Ints) -> None:
         """Record inserted rows and, in full partitions, the rows they evict."""
         full = np.flatnonzero(is_full)
-        nowhere = np.zeros(len(arrival), np.int64)
-        self._add(arrival[full], nowhere[full], replaced_rows[full], DELETE, nowhere[full])
-        self._add(arrival, nowhere + 1, come, INSERT, nowhere)
+        no_rank = np.zeros(len(arrival), np.int64)
+        self._add(arrival[full], no_rank[full], replaced_rows[full], DELETE, no_rank[full])
+        self._add(arrival, no_rank + 1, rows, INSERT, no_rank)
 
     def in_order(self) -> tuple[Ints, NDArray[np.int8], Ints]:
         """Return the rows, their kinds and their ranks, in order of arrival."""
         if not self._parts:
-            nothing = np.zeros(0, np.int64)
-            return nothing, nothing.astype(np.int8), nothing
-        when, rows, kinds, places = (np.concatenate(parts) for parts in zip(*self._parts, strict=True))
+            no_rows = np.zeros(0, np.int64)
+            return no_rows, no_rows.astype(np.int8), no_rows
+        when, rows, kinds, ranks = (np.concatenate(parts) for parts in zip(*self._parts, strict=True))
         order = np.argsort(when, kind="stable")
-        return rows[order], kinds[order].astype(np.int8), places[order]
+        return rows[order], kinds[order].astype(np.int8), ranks[order]

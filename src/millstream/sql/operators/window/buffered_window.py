@@ -56,7 +56,7 @@ class WindowRowsOperator(KeyedBatchOperator):
         self._next = MAX_WATERMARK
         self._late = setup.context.get_metrics_group().counter("numLateRecordsDropped")
 
-    def _keep(self, batch: Batch, index: int) -> None:
+    def _buffer(self, batch: Batch, index: int) -> None:
         """Buffer the rows of an input's batch, except late ones."""
         buffered, rows = self.buffered_inputs[index], self._rows[index]
         triggers = self.times.triggers(local_times(batch.columns[buffered.end], self.times.zone))
@@ -75,18 +75,18 @@ class WindowRowsOperator(KeyedBatchOperator):
     def _schedule_timer(self) -> None:
         self._next = MAX_WATERMARK
         for rows in self._rows:
-            there = rows.all_rows()
-            if len(there):
-                self._next = min(self._next, int(rows.marks[there].min()))
+            stored = rows.all_rows()
+            if len(stored):
+                self._next = min(self._next, int(rows.marks[stored].min()))
 
     def _due(self, index: int, time: int) -> tuple[Batch, Ints]:
         """Remove and return the rows whose windows end by a time, with their trigger times."""
         rows = self._rows[index]
-        there = rows.all_rows()
-        there = there[rows.marks[there] <= time]
-        triggers = rows.marks[there].copy()
-        batch = Batch([rows.take(i, there) for i in range(len(self.buffered_inputs[index].kinds))], None, len(there))
-        rows.remove(there)
+        stored = rows.all_rows()
+        stored = stored[rows.marks[stored] <= time]
+        triggers = rows.marks[stored].copy()
+        batch = Batch([rows.take(i, stored) for i in range(len(self.buffered_inputs[index].kinds))], None, len(stored))
+        rows.remove(stored)
         return batch, triggers
 
     @abstractmethod
@@ -156,11 +156,11 @@ class WindowJoinOperator(EvaluatingOperator, WindowRowsOperator):
         self._holds = None if self.condition is None else condition(self.condition, self.context)
 
     def process_left(self, batch: Batch) -> Iterable[Batch]:
-        self._keep(batch, 0)
+        self._buffer(batch, 0)
         return ()
 
     def process_right(self, batch: Batch) -> Iterable[Batch]:
-        self._keep(batch, 1)
+        self._buffer(batch, 1)
         return ()
 
     def _fire(self, time: int) -> None:
@@ -170,7 +170,7 @@ class WindowJoinOperator(EvaluatingOperator, WindowRowsOperator):
 
 
 # Rows that cannot reach the last rank are removed when there are this many rows, then when the number has doubled.
-_MANY = 1 << 14
+_TRIM_ROWS = 1 << 14
 
 
 class WindowRankOperator(WindowRowsOperator):
@@ -210,25 +210,25 @@ class WindowRankOperator(WindowRowsOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        self._enough = _MANY
+        self._trim_at = _TRIM_ROWS
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        self._keep(batch, 0)
+        self._buffer(batch, 0)
         rows = self._rows[0]
-        if len(rows) > self._enough:
-            there = rows.all_rows()
-            columns = [rows.take(i, there) for i in range(len(self.buffered_inputs[0].kinds))]
-            order, places = self._placed(columns, rows.marks[there])
-            rows.remove(there[order[places > self.last]])
-            self._enough = max(_MANY, 2 * len(rows))
+        if len(rows) > self._trim_at:
+            stored = rows.all_rows()
+            columns = [rows.take(i, stored) for i in range(len(self.buffered_inputs[0].kinds))]
+            order, ranks = self._ranked(columns, rows.marks[stored])
+            rows.remove(stored[order[ranks > self.last]])
+            self._trim_at = max(_TRIM_ROWS, 2 * len(rows))
         return ()
 
-    def _placed(self, columns: list[pa.Array], triggers: Ints) -> tuple[Ints, Ints]:
+    def _ranked(self, columns: list[pa.Array], triggers: Ints) -> tuple[Ints, Ints]:
         """Return rows sorted by window, partition and order, and their ranks."""
         count = len(triggers)
         partition = grouped([columns[k] for k in self.partition], count).codes
-        came = np.arange(count)
-        levels = [pa.array(triggers), pa.array(partition), *columns, pa.array(came)]
+        arrival = np.arange(count)
+        levels = [pa.array(triggers), pa.array(partition), *columns, pa.array(arrival)]
         sort_order = [(0, False, True), (1, False, True), *((c + 2, d, n) for c, d, n in self.order)]
         order = sorted_rows(levels, [*sort_order, (len(levels) - 1, self.last_wins, True)], count)
         in_order = partition[order]
@@ -236,10 +236,10 @@ class WindowRankOperator(WindowRowsOperator):
 
     def _fire(self, time: int) -> None:
         batch, triggers = self._due(0, time)
-        order, places = self._placed(list(batch.columns), triggers)
-        shown = (places >= self.first) & (places <= self.last)
+        order, ranks = self._ranked(list(batch.columns), triggers)
+        shown = (ranks >= self.first) & (ranks <= self.last)
         positions = pa.array(order[shown])
         columns = [c.take(positions) for c in batch.columns]
         if self.shows_rank:
-            columns.append(pa.array(places[shown]))
+            columns.append(pa.array(ranks[shown]))
         self.emit(split_batches(columns, len(positions)))

@@ -19,7 +19,7 @@ from millstream.sql.operators.base import KeyedBatchOperator, split_batches
 from millstream.sql.operators.window.window_aggregate import WindowTimes, property_column
 from millstream.sql.operators.window.windowing import Times
 
-_LONG_AGO = -(1 << 62)
+_MIN_TIME = -(1 << 62)
 
 
 class RowWindowOperator(KeyedBatchOperator):
@@ -27,7 +27,7 @@ class RowWindowOperator(KeyedBatchOperator):
 
     emits_later = True
     # The name of the state table with buffered rows.
-    kept_as = "rows"
+    table_name = "rows"
 
     def __init__(
         self,
@@ -59,9 +59,9 @@ class RowWindowOperator(KeyedBatchOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        self._rows: KeyedRows = self.state_table(self.kept_as, self._kept_rows())
+        self._rows: KeyedRows = self.state_table(self.table_name, self._row_table())
 
-    def _kept_rows(self) -> KeyedRows:
+    def _row_table(self) -> KeyedRows:
         # The mark is the time of a row.
         return KeyedRows(self.kinds, self.partition)
 
@@ -80,11 +80,11 @@ class RowWindowOperator(KeyedBatchOperator):
         aggregates.open(kinds, lambda name, table: table)
         key_ids, new = state.find_or_add(keys, len(rows))
         aggregates.fold(batch, keys, key_ids, state)
-        shown = state.key_ids()
+        result_key_ids = state.key_ids()
         window = windows[new]
-        columns = state.keys_at(shown)[: len(self.keys)] + aggregates.results(state, shown)
+        columns = state.keys_at(result_key_ids)[: len(self.keys)] + aggregates.results(state, result_key_ids)
         columns += [property_column(n, k, starts[window], ends[window], self.times) for n, k in self.properties]
-        yield from split_batches(columns, len(shown))
+        yield from split_batches(columns, len(result_key_ids))
 
 
 class SessionWindowOperator(RowWindowOperator):
@@ -125,10 +125,10 @@ class SessionWindowOperator(RowWindowOperator):
         keys = self._keys_of(batch)
         signs = signs_of(batch)
         if self.times.is_event_time and not self.batch:
-            keep = self._in_time(times, keys)
-            if not keep.all():
-                self._late.inc(int((~keep).sum()))
-                batch, times, keys = batch.filter(keep), times[keep], keys[keep]
+            in_time = self._in_time(times, keys)
+            if not in_time.all():
+                self._late.inc(int((~in_time).sum()))
+                batch, times, keys = batch.filter(in_time), times[in_time], keys[in_time]
                 signs = signs_of(batch)
         if not len(batch):
             return ()
@@ -143,12 +143,12 @@ class SessionWindowOperator(RowWindowOperator):
 
     def _in_time(self, times: Times, keys: Ints) -> Mask:
         """Return which rows are not late: a row behind the watermark may belong to an open session."""
-        keep = self.times.triggers(times + self.gap) > self.watermark
-        for row in np.flatnonzero(~keep).tolist():
-            _, there = self._rows.pairs(keys[row : row + 1])
-            others = np.concatenate([self._rows.marks[there], times[:row][keep[:row] & (keys[:row] == keys[row])]])
-            keep[row] = bool((np.abs(others - times[row]) <= self.gap).any())
-        return keep
+        in_time = self.times.triggers(times + self.gap) > self.watermark
+        for row in np.flatnonzero(~in_time).tolist():
+            _, stored = self._rows.pairs(keys[row : row + 1])
+            others = np.concatenate([self._rows.marks[stored], times[:row][in_time[:row] & (keys[:row] == keys[row])]])
+            in_time[row] = bool((np.abs(others - times[row]) <= self.gap).any())
+        return in_time
 
     def _sessions(self) -> tuple[Ints, Ints, Times, Times]:
         """Return all rows, the session of each, and the starts and ends of sessions."""
@@ -157,11 +157,11 @@ class SessionWindowOperator(RowWindowOperator):
         order = np.lexsort((times, keys))
         rows, times, keys = rows[order], times[order], keys[order]
         if not len(rows):
-            nothing = np.zeros(0, np.int64)
-            return rows, nothing, nothing, nothing
-        begins = np.append(True, (keys[1:] != keys[:-1]) | (np.diff(times) > self.gap))
-        session = np.cumsum(begins) - 1
-        first = np.flatnonzero(begins)
+            no_key_ids = np.zeros(0, np.int64)
+            return rows, no_key_ids, no_key_ids, no_key_ids
+        starts_session = np.append(True, (keys[1:] != keys[:-1]) | (np.diff(times) > self.gap))
+        session = np.cumsum(starts_session) - 1
+        first = np.flatnonzero(starts_session)
         last = np.append(first[1:], len(rows)) - 1
         return rows, session, times[first], times[last] + self.gap
 
@@ -172,8 +172,8 @@ class SessionWindowOperator(RowWindowOperator):
     def _fire(self, time: int) -> None:
         rows, session, starts, ends = self._sessions()
         due = self.times.triggers(ends) <= time
-        mine = due[session]
-        rows, session = rows[mine], session[mine]
+        is_due = due[session]
+        rows, session = rows[is_due], session[is_due]
         # By session end, then by arrival.
         order = np.lexsort((rows, ends[session]))
         self.emit(self._results(rows[order], session[order], starts, ends))
@@ -236,24 +236,24 @@ class CountWindowOperator(RowWindowOperator):
         full = np.flatnonzero((numbers + 1 >= self.size) & ((numbers + 1 - self.size) % self.slide == 0))
         members, window = [], []
         for i, row in enumerate(full.tolist()):
-            _, there = rows.pairs(keys[row : row + 1])
-            number = rows.numbers_of(there)
-            mine = there[(number > numbers[row] - self.size) & (number <= numbers[row])]
-            members.append(mine)
-            window.append(np.full(len(mine), i))
+            _, stored = rows.pairs(keys[row : row + 1])
+            number = rows.numbers_of(stored)
+            window_rows = stored[(number > numbers[row] - self.size) & (number <= numbers[row])]
+            members.append(window_rows)
+            window.append(np.full(len(window_rows), i))
         if members:
-            nothing = np.zeros(len(members), np.int64)
-            yield from self._results(np.concatenate(members), np.concatenate(window), nothing, nothing)
+            no_key_ids = np.zeros(len(members), np.int64)
+            yield from self._results(np.concatenate(members), np.concatenate(window), no_key_ids, no_key_ids)
         self._discard(np.unique(keys[full]))
 
     def _discard(self, keys: Ints) -> None:
         """Discard rows that are in no future window, except the newest of a key, which has the row number."""
-        places, there = self._rows.pairs(keys)
-        if not len(there):
+        positions, stored = self._rows.pairs(keys)
+        if not len(stored):
             return
         newest = np.zeros(len(keys), np.int64)
-        number = self._rows.numbers_of(there)
-        np.maximum.at(newest, places, number + 1)
+        number = self._rows.numbers_of(stored)
+        np.maximum.at(newest, positions, number + 1)
         # The start of the next incomplete window.
         begins = ((newest - self.size) // self.slide + 1) * self.slide
-        self._rows.remove(there[number < np.clip(begins, 0, newest - 1)[places]])
+        self._rows.remove(stored[number < np.clip(begins, 0, newest - 1)[positions]])

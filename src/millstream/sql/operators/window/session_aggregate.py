@@ -38,14 +38,14 @@ class _Sessions:
     Attributes:
         keys: the number of each session's key.
         starts, ends: the time of the first row, and of the last row plus the gap.
-        came: the arrival of the first row.
+        arrivals: the position at which the first row arrived.
         partials: the state columns of the aggregates.
     """
 
     keys: Ints
     starts: Times
     ends: Times
-    came: Ints
+    arrivals: Ints
     partials: list[pa.Array]
 
     def __len__(self) -> int:
@@ -55,7 +55,7 @@ class _Sessions:
 class MergedSessionOperator(SessionWindowOperator):
     """Sessions by key, on append-only input and with aggregates that `can_merge`."""
 
-    kept_as = "sessions"
+    table_name = "sessions"
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class MergedSessionOperator(SessionWindowOperator):
         super().__init__(gap, times, keys, keys, calls, kinds, properties, batch)
         self.aggregates = AggregateHandler(calls, kinds, False)
 
-    def _kept_rows(self) -> KeyedRows:
+    def _row_table(self) -> KeyedRows:
         width = len(self.keys)
         partials = [written(k, np.empty(0, k.dtype)).type for k in self.aggregates.state_columns]
         # The key, the start and the first arrival; the end is the mark.
@@ -80,31 +80,31 @@ class MergedSessionOperator(SessionWindowOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        self._came = 0
+        self._next_arrival = 0
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         self._rows.compact()
         times = self.times.of(batch, self.setup.clock())
         keys = self._keys_of(batch)
         if self.times.is_event_time and not self.batch:
-            keep = self._in_time(times, keys)
-            if not keep.all():
-                self._late.inc(int((~keep).sum()))
-                batch, times, keys = batch.filter(keep), times[keep], keys[keep]
+            in_time = self._in_time(times, keys)
+            if not in_time.all():
+                self._late.inc(int((~in_time).sum()))
+                batch, times, keys = batch.filter(in_time), times[in_time], keys[in_time]
         if len(batch):
             self._merge(self._of_batch(batch, times, keys), [batch.columns[k] for k in self.keys], keys)
         return ()
 
     def _in_time(self, times: Times, keys: Ints) -> Mask:
-        keep = self.times.triggers(times + self.gap) > self.watermark
-        for row in np.flatnonzero(~keep).tolist():
-            _, there = self._rows.pairs(keys[row : row + 1])
-            starts, ends, time = plain(self._rows.take(len(self.keys), there)), self._rows.marks[there], times[row]
-            others = times[:row][keep[:row] & (keys[:row] == keys[row])]
-            keep[row] = bool(((ends >= time) & (starts <= time + self.gap)).any()) or bool(
+        in_time = self.times.triggers(times + self.gap) > self.watermark
+        for row in np.flatnonzero(~in_time).tolist():
+            _, stored = self._rows.pairs(keys[row : row + 1])
+            starts, ends, time = plain(self._rows.take(len(self.keys), stored)), self._rows.marks[stored], times[row]
+            others = times[:row][in_time[:row] & (keys[:row] == keys[row])]
+            in_time[row] = bool(((ends >= time) & (starts <= time + self.gap)).any()) or bool(
                 (np.abs(others - time) <= self.gap).any()
             )
-        return keep
+        return in_time
 
     def _of_batch(self, batch: Batch, times: Times, keys: Ints) -> _Sessions:
         """Return the sessions of a batch's rows."""
@@ -117,57 +117,57 @@ class MergedSessionOperator(SessionWindowOperator):
         session[order] = np.cumsum(begins) - 1
         state = FreshColumns(self.aggregates.state_columns, len(first))
         self.aggregates.fold_unfiltered(batch, session, state)
-        came = np.minimum.reduceat(order, first) + self._came
-        self._came += len(batch)
+        arrivals = np.minimum.reduceat(order, first) + self._next_arrival
+        self._next_arrival += len(batch)
         partials = self.aggregates.partials(state, np.arange(len(first)))
-        return _Sessions(by_key[first], in_order[first], in_order[last] + self.gap, came, partials)
+        return _Sessions(by_key[first], in_order[first], in_order[last] + self.gap, arrivals, partials)
 
     def _merge(self, new: _Sessions, key_columns: list[pa.Array], keys: Ints) -> None:
         """Merge sessions with those in state."""
         touched, first = np.unique(keys, return_index=True)
         _, rows = self._rows.pairs(touched)
         stored = self._sessions_at(rows)
-        together = _grouped(stored, new)
+        groups = _grouped(stored, new)
         # Sessions in state without new rows are unchanged.
-        changes = np.zeros(int(together.max()) + 1, np.bool_)
-        changes[together[len(stored) :]] = True
-        changed = changes[together]
+        changes = np.zeros(int(groups.max()) + 1, np.bool_)
+        changes[groups[len(stored) :]] = True
+        changed = changes[groups]
         self._rows.remove(rows[changed[: len(stored)]])
-        merged = self._concat(stored, new, changed, together)
+        merged = self._concat(stored, new, changed, groups)
         # A row of the batch that has the key.
-        places = pa.array(first[np.searchsorted(touched, merged.keys)])
-        columns = [c.take(places) for c in key_columns]
-        columns += [pa.array(merged.starts), pa.array(merged.came), *merged.partials]
+        positions = pa.array(first[np.searchsorted(touched, merged.keys)])
+        columns = [c.take(positions) for c in key_columns]
+        columns += [pa.array(merged.starts), pa.array(merged.arrivals), *merged.partials]
         self._rows.add(merged.keys, columns, merged.ends)
         self._next = min(self._next, int(self.times.triggers(merged.ends).min()))
 
-    def _concat(self, stored: _Sessions, new: _Sessions, changed: Mask, together: Ints) -> _Sessions:
+    def _concat(self, stored: _Sessions, new: _Sessions, changed: Mask, groups: Ints) -> _Sessions:
         """Merge sessions of both, by group."""
-        which = np.flatnonzero(changed)
-        groups, group = np.unique(together[which], return_inverse=True)
-        keys, starts, ends, came = (
-            np.concatenate(both)[which]
-            for both in zip(*((s.keys, s.starts, s.ends, s.came) for s in (stored, new)), strict=True)
+        changed_positions = np.flatnonzero(changed)
+        groups, group = np.unique(groups[changed_positions], return_inverse=True)
+        keys, starts, ends, arrivals = (
+            np.concatenate(both)[changed_positions]
+            for both in zip(*((s.keys, s.starts, s.ends, s.arrivals) for s in (stored, new)), strict=True)
         )
         order = np.argsort(group, kind="stable")
         first = np.searchsorted(group[order], np.arange(len(groups)))
         state = FreshColumns(self.aggregates.state_columns, len(groups))
-        positions = pa.array(which)
+        positions = pa.array(changed_positions)
         partials = [pa.concat_arrays(both).take(positions) for both in zip(stored.partials, new.partials, strict=True)]
         self.aggregates.merge(partials, (), group, state)
         return _Sessions(
             keys[order][first],
             np.minimum.reduceat(starts[order], first),
             np.maximum.reduceat(ends[order], first),
-            np.minimum.reduceat(came[order], first),
+            np.minimum.reduceat(arrivals[order], first),
             self.aggregates.partials(state, np.arange(len(groups))),
         )
 
     def _sessions_at(self, rows: Ints) -> _Sessions:
         width, table = len(self.keys), self._rows
         partials = [table.take(width + 2 + i, rows) for i in range(len(self.aggregates.state_columns))]
-        starts, came = (plain(table.take(width + i, rows)) for i in (0, 1))
-        return _Sessions(table.keys_of(rows), starts, table.marks[rows], came, partials)
+        starts, arrivals = (plain(table.take(width + i, rows)) for i in (0, 1))
+        return _Sessions(table.keys_of(rows), starts, table.marks[rows], arrivals, partials)
 
     # --- end of sessions
 
@@ -178,8 +178,8 @@ class MergedSessionOperator(SessionWindowOperator):
     def _schedule_timer(self) -> None:
         rows = self._rows.all_rows()
         self._next = int(self.times.triggers(self._rows.marks[rows]).min()) if len(rows) else MAX_WATERMARK
-        came = plain(self._rows.take(len(self.keys) + 1, rows))
-        self._came = max(self._came, int(came.max(initial=-1)) + 1)
+        arrivals = plain(self._rows.take(len(self.keys) + 1, rows))
+        self._next_arrival = max(self._next_arrival, int(arrivals.max(initial=-1)) + 1)
 
     def _fire(self, time: int) -> None:
         rows = self._rows.all_rows()
@@ -187,7 +187,7 @@ class MergedSessionOperator(SessionWindowOperator):
         if len(rows):
             due = self._sessions_at(rows)
             # By session end, then by arrival.
-            order = np.lexsort((due.came, due.ends))
+            order = np.lexsort((due.arrivals, due.ends))
             positions, every = pa.array(order), np.arange(len(rows))
             state = FreshColumns(self.aggregates.state_columns, len(rows))
             self.aggregates.merge([p.take(positions) for p in due.partials], (), every, state)
@@ -207,11 +207,11 @@ def _grouped(stored: _Sessions, new: _Sessions) -> Ints:
     )
     order = np.lexsort((starts, keys))
     by_key, begin = keys[order], starts[order]
-    # How far earlier sessions of the key reach: ends are ranked, so that an offset per key separates keys.
-    known, rank = np.unique(ends[order], return_inverse=True)
-    key_rank = np.cumsum(np.append(0, by_key[1:] != by_key[:-1])) * len(known)
-    reach = known[np.maximum.accumulate(key_rank + rank) - key_rank]
-    alone = np.append(True, (by_key[1:] != by_key[:-1]) | (begin[1:] > reach[:-1]))
+    # The latest end of earlier sessions of the key. Ends are ranked, so that an offset per key separates keys.
+    distinct_ends, rank = np.unique(ends[order], return_inverse=True)
+    key_rank = np.cumsum(np.append(0, by_key[1:] != by_key[:-1])) * len(distinct_ends)
+    reach = distinct_ends[np.maximum.accumulate(key_rank + rank) - key_rank]
+    starts_group = np.append(True, (by_key[1:] != by_key[:-1]) | (begin[1:] > reach[:-1]))
     groups = np.empty(len(order), np.int64)
-    groups[order] = np.cumsum(alone) - 1
+    groups[order] = np.cumsum(starts_group) - 1
     return groups

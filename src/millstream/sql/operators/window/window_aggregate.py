@@ -24,7 +24,7 @@ from millstream.sql.operators.window.windowing import Times, Windowing, local_ti
 
 # The end of a key id's slice or window; for a slice also the end of the last window emitted with it.
 _END, _DONE, _START, _ROWS = "end", "done", "start", "rows"
-_LONG_AGO = -(1 << 62)
+_MIN_TIME = -(1 << 62)
 
 
 class WindowTimes:
@@ -70,10 +70,10 @@ class WindowTimes:
 
 
 # Rows, perhaps repeated, with the starts (if the input has windows) and ends of their slices or windows.
-Placed = tuple[Batch, Times | None, Times]
+WindowedRows = tuple[Batch, Times | None, Times]
 
 
-def placed(batch: Batch, windowing: Windowing, times: WindowTimes, shares: bool, now: int) -> Placed:
+def with_windows(batch: Batch, windowing: Windowing, times: WindowTimes, shares: bool, now: int) -> WindowedRows:
     """Return rows with their windows, or their slices if windows share those."""
     if times.has_window is not None:
         start, end = (local_times(batch.columns[c], times.zone) for c in times.has_window)
@@ -141,7 +141,7 @@ class WindowAggregateOperator(KeyedBatchOperator):
         self._kinds = kinds = [*(self.kinds[k] for k in self.keys), *window]
         state_columns = [StateColumn(_END, np.int64)]
         state_columns += [] if self.times.has_window is None else [StateColumn(_START, np.int64)]
-        state_columns += [StateColumn(_DONE, np.int64, _LONG_AGO)] if self.shares else []
+        state_columns += [StateColumn(_DONE, np.int64, _MIN_TIME)] if self.shares else []
         state_columns += [StateColumn(_ROWS, np.int64)] if self.retracts else []
         columns = KeyedColumns(kinds, [*state_columns, *self.aggregates.state_columns], len(self.keys))
         self._state: KeyedColumns = self.state_table("windows", columns)
@@ -152,21 +152,21 @@ class WindowAggregateOperator(KeyedBatchOperator):
         self._late = setup.context.get_metrics_group().counter("numLateRecordsDropped")
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        batch, start, end = self._placed(batch)
+        batch, start, end = self._with_windows(batch)
         if not self.batch:
-            reached = self.watermark if self.times.is_event_time else _LONG_AGO
-            in_time = self.times.triggers(self.windowing.last_ends(end) if self.shares else end) > reached
+            ended_by = self.watermark if self.times.is_event_time else _MIN_TIME
+            in_time = self.times.triggers(self.windowing.last_ends(end) if self.shares else end) > ended_by
             if not in_time.all():
                 self._late.inc(int((~in_time).sum()))
                 batch, end, start = batch.filter(in_time), end[in_time], None if start is None else start[in_time]
         if len(batch):
-            self._take(batch, start, end)
+            self._process(batch, start, end)
         return ()
 
-    def _placed(self, batch: Batch) -> Placed:
-        return placed(batch, self.windowing, self.times, self.shares, self.setup.clock())
+    def _with_windows(self, batch: Batch) -> WindowedRows:
+        return with_windows(batch, self.windowing, self.times, self.shares, self.setup.clock())
 
-    def _take(self, batch: Batch, start: Times | None, end: Times) -> None:
+    def _process(self, batch: Batch, start: Times | None, end: Times) -> None:
         state = self._state
         state.compact()
         window = [pa.array(times) for times in (start, end) if times is not None]
@@ -180,13 +180,13 @@ class WindowAggregateOperator(KeyedBatchOperator):
             if self.shares and self.watermark > MIN_WATERMARK:
                 state.column(_DONE)[added] = self.times.local(self.watermark) + 1
             self._expect(end[new])
-        self._add_up(batch, keys, key_ids)
+        self._fold(batch, keys, key_ids)
         state.changed(key_ids)
 
     def _keys_of(self, batch: Batch) -> list[pa.Array]:
         return [batch.columns[k] for k in self.keys]
 
-    def _add_up(self, batch: Batch, keys: list[pa.Array], key_ids: KeyIds) -> None:
+    def _fold(self, batch: Batch, keys: list[pa.Array], key_ids: KeyIds) -> None:
         """Process rows whose key ids are known."""
         if self.retracts:
             signs = signs_of(batch)
@@ -205,7 +205,7 @@ class WindowAggregateOperator(KeyedBatchOperator):
         self._next = MAX_WATERMARK
         key_ids = self._state.key_ids()
         if len(key_ids):
-            self._next = _LONG_AGO if self.shares else self._next
+            self._next = _MIN_TIME if self.shares else self._next
             self._expect(self._state.column(_END)[key_ids])
 
     def event_time_backlog(self) -> Iterable[tuple[str, int, int]]:
@@ -244,14 +244,14 @@ class WindowAggregateOperator(KeyedBatchOperator):
         key_ids, ends = key_ids[due], ends[due]
         order = np.argsort(ends, kind="stable")
         key_ids, ends = key_ids[order], ends[order]
-        shown = key_ids
+        fired_key_ids = key_ids
         if self.retracts:
-            there = state.column(_ROWS)[key_ids] > 0
-            shown, ends = key_ids[there], ends[there]
-        keys = state.keys_at(shown)[: len(self.keys)]
-        starts = self.windowing.starts(ends) if self.times.has_window is None else state.column(_START)[shown]
-        columns = keys + self.aggregates.results(state, shown) + self._properties(starts, ends)
-        self.emit(split_batches(columns, len(shown)))
+            has_rows = state.column(_ROWS)[key_ids] > 0
+            fired_key_ids, ends = key_ids[has_rows], ends[has_rows]
+        keys = state.keys_at(fired_key_ids)[: len(self.keys)]
+        starts = self.windowing.starts(ends) if self.times.has_window is None else state.column(_START)[fired_key_ids]
+        columns = keys + self.aggregates.results(state, fired_key_ids) + self._properties(starts, ends)
+        self.emit(split_batches(columns, len(fired_key_ids)))
         state.remove(key_ids)
         self.aggregates.discard(len(self._kinds) - 1, lambda ends: self.times.triggers(ends) <= time)
 
@@ -268,8 +268,8 @@ class WindowAggregateOperator(KeyedBatchOperator):
             window = int(after[due].min())
             (start,) = windowing.starts(np.array([window])).tolist()
             self._fire_one(key_ids[(ends > start) & (ends <= window)], start, window)
-        over = self.times.triggers(windowing.last_ends(ends)) <= time
-        state.remove(key_ids[over])
+        has_ended = self.times.triggers(windowing.last_ends(ends)) <= time
+        state.remove(key_ids[has_ended])
 
     def _fire_one(self, members: KeyIds, start: int, window: int) -> None:
         """Emit a window that consists of some key ids."""
@@ -297,14 +297,14 @@ class WindowAggregateOperator(KeyedBatchOperator):
 class GlobalWindowAggregateOperator(WindowAggregateOperator):
     """The second phase; merges the output of a `LocalWindowAggregateOperator` with the same arguments."""
 
-    def _placed(self, batch: Batch) -> Placed:
+    def _with_windows(self, batch: Batch) -> WindowedRows:
         start = None if self.times.has_window is None else plain(batch.columns[-2])
         return batch, start, plain(batch.columns[-1])
 
     def _keys_of(self, batch: Batch) -> list[pa.Array]:
         return list(batch.columns[: len(self.keys)])
 
-    def _add_up(self, batch: Batch, keys: list[pa.Array], key_ids: KeyIds) -> None:
+    def _fold(self, batch: Batch, keys: list[pa.Array], key_ids: KeyIds) -> None:
         columns = list(batch.columns[len(self.keys) : -1 if self.times.has_window is None else -2])
         if self.retracts:
             np.add.at(self._state.column(_ROWS), key_ids, plain(columns.pop(0)))

@@ -54,8 +54,8 @@ class Windowing:
         if self.kind is not WindowKind.HOP:
             return slices
         # Windows end at offset + size + n * step.
-        behind = np.mod(slices - self.offset - self.size, self.step)
-        return np.where(behind == 0, slices, slices - behind + self.step)
+        remainder = np.mod(slices - self.offset - self.size, self.step)
+        return np.where(remainder == 0, slices, slices - remainder + self.step)
 
     def last_ends(self, slices: Times) -> Times:
         """Return the end of the last window of each slice, by the slice's end."""

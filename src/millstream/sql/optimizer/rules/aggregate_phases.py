@@ -19,23 +19,23 @@ from millstream.sql.functions.table import call as resolved
 from millstream.sql.functions.table import cast
 from millstream.sql.optimizer.changelog import is_over_time
 from millstream.sql.optimizer.rules.windows import windowed
-from millstream.sql.optimizer.upsert_keys import lies_so
+from millstream.sql.optimizer.upsert_keys import is_distributed_by
 from millstream.sql.plan import nodes as n
 from millstream.sql.schema import Field, Fields, TimeAttribute
 from millstream.sql.types import BigIntType, BooleanType, DataType, DecimalType, DoubleType, FloatType, IntType
 
 _VARIANCES = frozenset(["VAR_POP", "VAR_SAMP", "VARIANCE", "STDDEV_POP", "STDDEV_SAMP", "STDDEV"])
 # Aggregates whose accumulators can be merged.
-_TOGETHER = frozenset(["COUNT", "SUM", "$SUM0", "AVG", "MIN", "MAX", *_VARIANCES])
+_MERGEABLE = frozenset(["COUNT", "SUM", "$SUM0", "AVG", "MIN", "MAX", *_VARIANCES])
 # The same, except for input with retractions, which may belong to the other phase.
-_TOGETHER_UNLESS_TAKEN_BACK = frozenset(["COLLECT", "ARRAY_AGG"])
+_MERGEABLE_APPEND_ONLY = frozenset(["COLLECT", "ARRAY_AGG"])
 
 
 def can_be_split(call: AggregateCall, retracts: bool) -> bool:
     """Return whether an aggregate can be computed in two phases."""
     if call.user is not None or call.order:
         return False
-    return call.function in _TOGETHER or (call.function in _TOGETHER_UNLESS_TAKEN_BACK and not retracts)
+    return call.function in _MERGEABLE or (call.function in _MERGEABLE_APPEND_ONLY and not retracts)
 
 
 class Accumulated:
@@ -95,7 +95,7 @@ def split_aggregate(node: n.Node, retracts: bool, settings: Mapping[str, str]) -
         return _window_phases(node, retracts) if _has_slices(node) and _can_be_split(node, retracts) else node
     if not isinstance(node, n.Aggregate) or settings.get(MINI_BATCH, "false").strip().lower() != "true":
         return node
-    if lies_so(node.input, node.keys) or not _can_be_split(node, retracts):
+    if is_distributed_by(node.input, node.keys) or not _can_be_split(node, retracts):
         return node
     fields = _accumulator_fields(node, retracts)
     local = n.LocalAggregate(Fields(fields), node.input, node.keys, node.calls, retracts, node.part)
@@ -235,9 +235,9 @@ class _Sets:
 def _split(node: n.Aggregate, buckets: int) -> n.Node:
     # MIN and MAX of distinct values equal those of all values, so no values need to be stored.
     node = replace(node, calls=tuple(replace(c, distinct=False) if _is_extreme(c) else c for c in node.calls))
-    below, places = _with_buckets(node, buckets)
+    below, mapping = _with_buckets(node, buckets)
     of_calls = [
-        tuple(sorted({*node.keys, *(places.get(a, a) for a in c.arguments)})) if _has_buckets(c) else node.keys
+        tuple(sorted({*node.keys, *(mapping.get(a, a) for a in c.arguments)})) if _has_buckets(c) else node.keys
         for c in node.calls
     ]
     sets = _Sets(of_calls, tuple(sorted({column for columns in of_calls for column in columns})))
@@ -286,18 +286,18 @@ def _expanded(below: n.Node, sets: _Sets, calls: tuple[AggregateCall, ...]) -> t
     identity = Column(_COUNT, len(fields))
     expand = n.Expand(Fields((*fields, Field("$e", _COUNT))), below, tuple(rows))
     expressions: list[Expression] = [Column(f.type, i) for i, f in enumerate(fields)]
-    places: dict[tuple[int, int | None], int] = {}
+    mapping: dict[tuple[int, int | None], int] = {}
     for columns, call in zip(sets.of_calls, calls, strict=True):
         number = sets.number(columns)
-        if (number, call.condition) in places:
+        if (number, call.condition) in mapping:
             continue
-        places[number, call.condition] = len(expressions)
+        mapping[number, call.condition] = len(expressions)
         own: Expression = Call(BooleanType(False), "=", (identity, Constant(_COUNT, number)))
         if call.condition is not None:
             own = conjunction([own, expressions[call.condition]])
         expressions.append(own)
         fields.append(Field(f"$g_{number}", own.type))
-    conditions = [places[sets.number(c), call.condition] for c, call in zip(sets.of_calls, calls, strict=True)]
+    conditions = [mapping[sets.number(c), call.condition] for c, call in zip(sets.of_calls, calls, strict=True)]
     return n.Project(Fields(tuple(fields)), expand, tuple(expressions)), list(conditions)
 
 

@@ -17,7 +17,7 @@ from millstream.sql.schema import Field, Fields
 from millstream.sql.types import BooleanType
 
 
-def looks_out(e: Expression) -> bool:
+def has_outer_columns(e: Expression) -> bool:
     """Return whether an expression refers to an outer row."""
     return any(isinstance(p, Outer) or (isinstance(p, Subquery) and is_correlated(p.node, 2)) for p in walk(e))
 
@@ -55,20 +55,20 @@ class Pulled:
     Attributes:
         node: the query; columns that the conditions need are appended.
         conditions: over its columns and, by `Outer`, over the outer row.
-        places: the indexes of its own columns.
+        mapping: the indexes of its own columns.
     """
 
     node: n.Node
     conditions: tuple[Expression, ...]
-    places: tuple[int, ...]
+    mapping: tuple[int, ...]
 
 
-def pulled(node: n.Node, around: n.Node | None = None) -> Pulled:
+def pulled(node: n.Node, outer_node: n.Node | None = None) -> Pulled:
     """Move correlated conditions out of a query.
 
     Args:
         node: the query.
-        around: the relation with the outer rows; None if it is not available.
+        outer_node: the relation with the outer rows; None if it is not available.
     """
     own = tuple(range(len(node.fields)))
     if not is_correlated(node):
@@ -78,27 +78,27 @@ def pulled(node: n.Node, around: n.Node | None = None) -> Pulled:
         raise ValidationException(
             f"A correlated subquery with {type(node).__name__} inside is not supported: join with it instead."
         )
-    return pull(node, around)
+    return pull(node, outer_node)
 
 
-def _filter(node: n.Filter, around: n.Node | None) -> Pulled:
-    below = pulled(node.input, around)
-    places = dict(enumerate(below.places))
-    tests = [moved(t, places) for t in conjuncts(node.condition)]
-    inner_tests = [t for t in tests if not looks_out(t)]
-    out = [t for t in tests if looks_out(t)]
+def _filter(node: n.Filter, outer_node: n.Node | None) -> Pulled:
+    below = pulled(node.input, outer_node)
+    mapping = dict(enumerate(below.mapping))
+    tests = [moved(t, mapping) for t in conjuncts(node.condition)]
+    inner_tests = [t for t in tests if not has_outer_columns(t)]
+    out = [t for t in tests if has_outer_columns(t)]
     result = n.Filter(below.node.fields, below.node, conjunction(inner_tests)) if inner_tests else below.node
-    return Pulled(result, (*below.conditions, *out), below.places)
+    return Pulled(result, (*below.conditions, *out), below.mapping)
 
 
-def _project(node: n.Project, around: n.Node | None) -> Pulled:
-    below = pulled(node.input, around)
-    if any(map(looks_out, node.expressions)):
+def _project(node: n.Project, outer_node: n.Node | None) -> Pulled:
+    below = pulled(node.input, outer_node)
+    if any(map(has_outer_columns, node.expressions)):
         raise ValidationException(
-            "A correlated subquery cannot compute with columns of the query around it below its outermost SELECT."
+            "A correlated subquery can use outer columns in expressions only in its outermost SELECT."
         )
-    places = dict(enumerate(below.places))
-    expressions = [moved(e, places) for e in node.expressions]
+    mapping = dict(enumerate(below.mapping))
+    expressions = [moved(e, mapping) for e in node.expressions]
     fields = list(node.fields.fields)
     needed = sorted({c for t in below.conditions for c in columns_of(t)})
     new: dict[int, int] = {}
@@ -120,7 +120,7 @@ def _equal_sides(test: Expression) -> tuple[Expression, Expression] | None:
     if isinstance(test, Call) and test.function == "=":
         a, b = test.arguments
         for outer, inner in ((a, b), (b, a)):
-            if looks_out(outer) and not columns_of(outer) and not looks_out(inner):
+            if has_outer_columns(outer) and not columns_of(outer) and not has_outer_columns(inner):
                 return outer, inner
     return None
 
@@ -142,21 +142,21 @@ class ByOuter:
     operator: str = "="
     shift: int = 0
 
-    def conditions(self, places: dict[int, int]) -> tuple[Expression, ...]:
+    def conditions(self, mapping: dict[int, int]) -> tuple[Expression, ...]:
         """Return the conditions that relate its rows to outer rows, with its keys at given indexes."""
         result = []
         for key, outer in zip(self.keys, self.outers, strict=True):
-            column = Column(self.node.fields[key].type, places[key])
+            column = Column(self.node.fields[key].type, mapping[key])
             nullable = self.operator == "=" and (outer.type.is_nullable or column.type.is_nullable)
             result.append(Call(BooleanType(nullable), self.operator, (outer, column)))
         return tuple(result)
 
 
-def by_outer(below: Pulled, construct: str, around: n.Node | None) -> ByOuter:
+def by_outer(below: Pulled, construct: str, outer_node: n.Node | None) -> ByOuter:
     """Return a query with the columns that relate its rows to outer rows."""
     sides = [_equal_sides(t) for t in below.conditions]
     if any(s is None for s in sides):
-        return _joined_around(below, construct, around)
+        return _joined_around(below, construct, outer_node)
     columns: list[Expression] = [Column(f.type, i) for i, f in enumerate(below.node.fields.fields)]
     fields = list(below.node.fields.fields)
     keys, outers = [], []
@@ -174,18 +174,20 @@ def by_outer(below: Pulled, construct: str, around: n.Node | None) -> ByOuter:
     return ByOuter(node, tuple(keys), tuple(outers))
 
 
-def _joined_around(below: Pulled, construct: str, around: n.Node | None, more: Sequence[Expression] = ()) -> ByOuter:
+def _joined_around(
+    below: Pulled, construct: str, outer_node: n.Node | None, more: Sequence[Expression] = ()
+) -> ByOuter:
     """Join a query with the distinct outer values that it uses, for conditions that are not equalities.
 
     `more` are conditions to be added above, whose outer values are included.
     """
     outer = [p for t in (*below.conditions, *more) for p in walk(t) if isinstance(p, Outer)]
     outer_columns = sorted({p.index for p in outer})
-    if around is None or any(p.level > 1 for p in outer):
-        raise ValidationException(f"A correlated condition below {construct} must be an equality with a column around.")
-    fields = Fields(tuple(replace(around.fields[i], time=None) for i in outer_columns))
-    columns = tuple(Column(around.fields[i].type, i) for i in outer_columns)
-    distinct = n.Aggregate(fields, n.Project(fields, around, columns), tuple(range(len(outer_columns))), ())
+    if outer_node is None or any(p.level > 1 for p in outer):
+        raise ValidationException(f"A correlated condition below {construct} must be an equality with an outer column.")
+    fields = Fields(tuple(replace(outer_node.fields[i], time=None) for i in outer_columns))
+    columns = tuple(Column(outer_node.fields[i].type, i) for i in outer_columns)
+    distinct = n.Aggregate(fields, n.Project(fields, outer_node, columns), tuple(range(len(outer_columns))), ())
     width = len(outer_columns)
 
     def relocated(part: Expression) -> Expression | None:
@@ -197,14 +199,14 @@ def _joined_around(below: Pulled, construct: str, around: n.Node | None, more: S
     condition = conjunction(tests) if tests else None
     together = joined_fields(n.JoinKind.INNER, fields, below.node.fields)
     joined = n.Join(together, distinct, below.node, n.JoinKind.INNER, condition=condition)
-    outers = tuple(Outer(around.fields[i].type, i) for i in outer_columns)
+    outers = tuple(Outer(outer_node.fields[i].type, i) for i in outer_columns)
     return ByOuter(joined, tuple(range(width)), outers, "IS NOT DISTINCT FROM", width)
 
 
-def _aggregate(node: n.Aggregate, around: n.Node | None) -> Pulled:
-    below = pulled(node.input, around)
-    rows = by_outer(below, "an aggregate", around)
-    moved_to = [p + rows.shift for p in below.places]
+def _aggregate(node: n.Aggregate, outer_node: n.Node | None) -> Pulled:
+    below = pulled(node.input, outer_node)
+    rows = by_outer(below, "an aggregate", outer_node)
+    moved_to = [p + rows.shift for p in below.mapping]
     keys = tuple(moved_to[k] for k in node.keys)
     added = tuple(p for p in dict.fromkeys(rows.keys) if p not in keys)
     calls = tuple(
@@ -222,37 +224,37 @@ def _aggregate(node: n.Aggregate, around: n.Node | None) -> Pulled:
     all_keys = (*keys, *added)
     grouped = n.Aggregate(Fields(fields), rows.node, all_keys, calls)
     conditions = rows.conditions({k: i for i, k in enumerate(all_keys)})
-    places = (*range(old), *(len(all_keys) + i for i in range(len(calls))))
-    return Pulled(grouped, conditions, places)
+    mapping = (*range(old), *(len(all_keys) + i for i in range(len(calls))))
+    return Pulled(grouped, conditions, mapping)
 
 
-def _sort(node: n.Sort, around: n.Node | None) -> Pulled:
-    below = pulled(node.input, around)
+def _sort(node: n.Sort, outer_node: n.Node | None) -> Pulled:
+    below = pulled(node.input, outer_node)
     if node.limit is None and not node.offset:
         return below
-    rows = by_outer(below, "ORDER BY with LIMIT", around)
+    rows = by_outer(below, "ORDER BY with LIMIT", outer_node)
     if node.limit is None:
         raise ValidationException("OFFSET without LIMIT in a correlated subquery is not supported.")
-    order = tuple((below.places[c] + rows.shift, d, f) for c, d, f in node.order)
+    order = tuple((below.mapping[c] + rows.shift, d, f) for c, d, f in node.order)
     if not order:
         raise ValidationException("LIMIT without ORDER BY in a correlated subquery is not supported.")
     partition = tuple(dict.fromkeys(rows.keys))
     first, last = node.offset + 1, node.offset + node.limit
     ranked = n.Rank(rows.node.fields, rows.node, partition, order, "ROW_NUMBER", first, last, False)
-    places = tuple(p + rows.shift for p in below.places)
-    return Pulled(ranked, rows.conditions({p: p for p in partition}), places)
+    mapping = tuple(p + rows.shift for p in below.mapping)
+    return Pulled(ranked, rows.conditions({p: p for p in partition}), mapping)
 
 
-def _join(node: n.Join, around: n.Node | None) -> Pulled:
-    left, right = pulled(node.left, around), pulled(node.right, around)
+def _join(node: n.Join, outer_node: n.Node | None) -> Pulled:
+    left, right = pulled(node.left, outer_node), pulled(node.right, outer_node)
     inner = node.kind is n.JoinKind.INNER
-    if not inner and (right.conditions or any(map(looks_out, conjuncts(node.condition)))):
-        return _join_around(node, left, right, around)
+    if not inner and (right.conditions or any(map(has_outer_columns, conjuncts(node.condition)))):
+        return _join_around(node, left, right, outer_node)
     width, old = len(left.node.fields), len(node.left.fields)
-    places = dict(enumerate(left.places))
-    places |= {old + i: width + p for i, p in enumerate(right.places)}
-    tests = [moved(t, places) for t in conjuncts(node.condition)]
-    out = [t for t in tests if looks_out(t)]
+    mapping = dict(enumerate(left.mapping))
+    mapping |= {old + i: width + p for i, p in enumerate(right.mapping)}
+    tests = [moved(t, mapping) for t in conjuncts(node.condition)]
+    out = [t for t in tests if has_outer_columns(t)]
     inner_tests = [t for t in tests if t not in out]
     fields = joined_fields(node.kind, left.node.fields, right.node.fields)
     joined = replace(
@@ -260,22 +262,22 @@ def _join(node: n.Join, around: n.Node | None) -> Pulled:
         fields=fields,
         left=left.node,
         right=right.node,
-        left_keys=tuple(left.places[k] for k in node.left_keys),
-        right_keys=tuple(right.places[k] for k in node.right_keys),
+        left_keys=tuple(left.mapping[k] for k in node.left_keys),
+        right_keys=tuple(right.mapping[k] for k in node.right_keys),
         condition=conjunction(inner_tests) if inner_tests else None,
     )
     conditions = (*left.conditions, *(shifted(t, width) for t in right.conditions), *out)
-    own = tuple(places[i] for i in range(len(node.fields)))
+    own = tuple(mapping[i] for i in range(len(node.fields)))
     return Pulled(joined, conditions, own)
 
 
-def _join_around(node: n.Join, left: Pulled, right: Pulled, around: n.Node | None) -> Pulled:
+def _join_around(node: n.Join, left: Pulled, right: Pulled, outer_node: n.Node | None) -> Pulled:
     """Decorrelate an outer, semi or anti join by the outer values it uses."""
     construct = f"a {node.kind.name} JOIN, EXISTS or IN within a correlated subquery"
     if node.kind in (n.JoinKind.RIGHT, n.JoinKind.FULL):
         raise ValidationException(f"A correlated condition below {construct} is not supported: join with it instead.")
     own = conjuncts(node.condition)
-    rows = _joined_around(left, construct, around, (*right.conditions, *own))
+    rows = _joined_around(left, construct, outer_node, (*right.conditions, *own))
     outer_columns = [o.index for o in rows.outers if isinstance(o, Outer)]
     old, width = len(node.left.fields), len(rows.node.fields)
 
@@ -287,13 +289,13 @@ def _join_around(node: n.Join, left: Pulled, right: Pulled, around: n.Node | Non
         if not above:
             return Column(part.type, part.index + width)
         side = part.index < old
-        where = left.places[part.index] + rows.shift if side else right.places[part.index - old] + width
+        where = left.mapping[part.index] + rows.shift if side else right.mapping[part.index - old] + width
         return Column(part.type, where)
 
     tests = [replaced(t, lambda p: relocated(p, False)) for t in right.conditions]
     tests += [replaced(t, lambda p: relocated(p, True)) for t in own]
     keys = [
-        (left.places[a] + rows.shift, right.places[b]) for a, b in zip(node.left_keys, node.right_keys, strict=True)
+        (left.mapping[a] + rows.shift, right.mapping[b]) for a, b in zip(node.left_keys, node.right_keys, strict=True)
     ]
     joined = replace(
         node,
@@ -304,28 +306,28 @@ def _join_around(node: n.Join, left: Pulled, right: Pulled, around: n.Node | Non
         right_keys=tuple(b for _, b in keys),
         condition=conjunction(tests) if tests else None,
     )
-    places = [p + rows.shift for p in left.places]
+    mapping = [p + rows.shift for p in left.mapping]
     if len(node.fields) > old:
-        places += [p + width for p in right.places]
-    return Pulled(joined, rows.conditions({k: k for k in rows.keys}), tuple(places))
+        mapping += [p + width for p in right.mapping]
+    return Pulled(joined, rows.conditions({k: k for k in rows.keys}), tuple(mapping))
 
 
-def _correlate(node: n.Correlate, around: n.Node | None) -> Pulled:
-    below = pulled(node.input, around)
-    if any(map(looks_out, [*node.arguments, *conjuncts(node.condition)])):
-        raise ValidationException("A table function in a correlated subquery cannot look at the query around.")
-    places = dict(enumerate(below.places))
+def _correlate(node: n.Correlate, outer_node: n.Node | None) -> Pulled:
+    below = pulled(node.input, outer_node)
+    if any(map(has_outer_columns, [*node.arguments, *conjuncts(node.condition)])):
+        raise ValidationException("A table function in a correlated subquery cannot use outer columns.")
+    mapping = dict(enumerate(below.mapping))
     width, old = len(below.node.fields), len(node.input.fields)
     created = node.fields.fields[old:]
-    places |= {old + i: width + i for i in range(len(created))}
+    mapping |= {old + i: width + i for i in range(len(created))}
     result = replace(
         node,
         fields=Fields((*below.node.fields.fields, *created)),
         input=below.node,
-        arguments=tuple(moved(a, places) for a in node.arguments),
-        condition=None if node.condition is None else moved(node.condition, places),
+        arguments=tuple(moved(a, mapping) for a in node.arguments),
+        condition=None if node.condition is None else moved(node.condition, mapping),
     )
-    return Pulled(result, below.conditions, tuple(places[i] for i in range(len(node.fields))))
+    return Pulled(result, below.conditions, tuple(mapping[i] for i in range(len(node.fields))))
 
 
 # Each function takes the class of its key.

@@ -76,8 +76,8 @@ def _known(table: n.Node, span: range, pairs: Sequence[tuple[int, int]]) -> _Tab
     if statistics is None:
         return None
     # Without a known range, a guess between all equal and all distinct.
-    guess = max(1.0, statistics.rows**0.5)
-    distinct = {c: float(min(statistics.distinct.get(name, guess), statistics.rows)) for c, name in names.items()}
+    estimate = max(1.0, statistics.rows**0.5)
+    distinct = {c: float(min(statistics.distinct.get(name, estimate), statistics.rows)) for c, name in names.items()}
     return _Table(max(1.0, statistics.rows * share), distinct)
 
 
@@ -118,7 +118,7 @@ class _Estimates:
         rows = self._tables[first].rows
         while remaining:
             done = set(order)
-            # A table without an equality pairs with every row and goes last, however small.
+            # A table without an equality pairs with every row and is last, however small.
             connected = [i for i in remaining if self._divisors(done, i)] or remaining
             sizes = {i: self._joined(rows, done, i) for i in connected}
             table = min(connected, key=lambda i: (sizes[i], self._tables[i].rows))
@@ -210,14 +210,14 @@ def _joined(
     tests: list[Expression],
     hints: list[tuple[str, ...]],
 ) -> n.Node:
-    places = {column: position for position, column in enumerate(c for i in order for c in spans[i])}
+    mapping = {column: position for position, column in enumerate(c for i in order for c in spans[i])}
     result, width, left = tables[order[0]], len(spans[order[0]]), list(tests)
     for i in order[1:]:
         width += len(spans[i])
-        now = [t for t in left if all(places[c] < width for c in columns_of(t))]
+        now = [t for t in left if all(mapping[c] < width for c in columns_of(t))]
         left = [t for t in left if t not in now]
-        condition = conjunction([moved(t, places) for t in now]) if now else None
+        condition = conjunction([moved(t, mapping) for t in now]) if now else None
         fields = Fields((*result.fields.fields, *tables[i].fields.fields))
         result = n.Join(fields, result, tables[i], n.JoinKind.INNER, condition=condition, hints=hints[i])
-    expressions = tuple(Column(f.type, places[c]) for c, f in enumerate(node.fields.fields))
+    expressions = tuple(Column(f.type, mapping[c]) for c, f in enumerate(node.fields.fields))
     return n.Project(node.fields, result, expressions)

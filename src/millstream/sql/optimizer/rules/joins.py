@@ -249,7 +249,7 @@ def choose_strategy(node: n.Node, settings: Mapping[str, str]) -> n.Node:
     if not able:
         raise TableException(
             f"'{_DISABLED}' = '{settings[_DISABLED]}' leaves no operator for a join"
-            f"{'' if node.left_keys else ' without an equality'}: take {ways[0].value} out of it."
+            f"{'' if node.left_keys else ' without an equality'}: remove {ways[0].value} from it."
         )
     hinted = [_HINTED[hint] for hint in node.hints]
     chosen = next((s for s in hinted if s in able), able[0])
@@ -278,7 +278,7 @@ def _disabled(settings: Mapping[str, str]) -> set[str]:
 
 _CAPACITY = "table.exec.async-lookup.buffer-capacity"
 # Maximum concurrent lookups: each uses a connection.
-_MOST_AT_ONCE = 8
+_MAX_LOOKUPS = 8
 
 
 def find_lookup_join(node: n.Node, settings: Mapping[str, str]) -> n.Node:
@@ -353,7 +353,7 @@ def _narrowed(
     used = {c for e in expressions for c in columns_of(e)} | set(keys)
     used |= set() if condition is None else columns_of(condition)
     columns_used = sorted(used)
-    places = {old: new for new, old in enumerate(columns_used)}
+    mapping = {old: new for new, old in enumerate(columns_used)}
     result = replace(
         scan,
         fields=Fields(tuple(scan.fields[i] for i in columns_used)),
@@ -361,11 +361,11 @@ def _narrowed(
         filters=(),
         limit=None,
     )
-    tested = None if condition is None else moved(condition, places)
-    return result, tuple(moved(e, places) for e in expressions), tested, tuple(places[k] for k in keys)
+    tested = None if condition is None else moved(condition, mapping)
+    return result, tuple(moved(e, mapping) for e in expressions), tested, tuple(mapping[k] for k in keys)
 
 
 def _at_once(hint: Mapping[str, str], settings: Mapping[str, str]) -> int:
     if hint.get("async", "false").lower() != "true":
         return 1
-    return max(min(int(hint.get("capacity", settings.get(_CAPACITY, "100"))), _MOST_AT_ONCE), 1)
+    return max(min(int(hint.get("capacity", settings.get(_CAPACITY, "100"))), _MAX_LOOKUPS), 1)

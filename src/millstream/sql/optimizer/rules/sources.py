@@ -35,14 +35,14 @@ def normalize_changes(node: n.Node, settings: Mapping[str, str]) -> n.Node:
         return node
     changes = node.source.changes
     is_upserts = Changes.UPDATE_AFTER in changes and Changes.UPDATE_BEFORE not in changes
-    is_twice = changes != INSERTS and settings.get(_DUPLICATES, "false").strip().lower() == "true"
-    if not is_upserts and not is_twice:
+    has_duplicates = changes != INSERTS and settings.get(_DUPLICATES, "false").strip().lower() == "true"
+    if not is_upserts and not has_duplicates:
         return node
     key = node.table.primary_key
     if not key:
         raise TableException(_without_key(".".join(node.name), is_upserts))
-    places = tuple(node.fields.names.index(k) for k in key)
-    return n.ChangelogNormalize(node.fields, node, places)
+    key_columns = tuple(node.fields.names.index(k) for k in key)
+    return n.ChangelogNormalize(node.fields, node, key_columns)
 
 
 def _versions(node: n.Node) -> n.Node | None:
@@ -72,7 +72,7 @@ def _without_key(table: str, is_upserts: bool) -> str:
 def filter_in_normalize(plans: Sequence[n.Node]) -> list[n.Node]:
     """Move the filter above a ChangelogNormalize into it, so that it stores fewer rows.
 
-    Conditions on the key go below it. A shared node stays as it is: its rows are stored once for all readers.
+    Conditions on the key are pushed below it. A shared node is unchanged: its rows are stored once for all readers.
     """
     tables = Counter(_table_of(node) for plan in plans for node in _all(plan) if isinstance(node, n.ChangelogNormalize))
 
@@ -157,9 +157,9 @@ def _is_same_table(a: n.Scan, b: n.Scan) -> bool:
     return a.name == b.name and a.options == b.options and a.table == b.table
 
 
-def _with_columns(node: n.Scan, alike: Sequence[n.Scan], columns: set[str]) -> n.Node:
+def _with_columns(node: n.Scan, equal_scans: Sequence[n.Scan], columns: set[str]) -> n.Node:
     """Return a scan of more columns in table order, projected to the former ones."""
-    fields = {c: f for scan in alike for c, f in zip(scan.columns, scan.fields.fields, strict=True)}
+    fields = {c: f for scan in equal_scans for c, f in zip(scan.columns, scan.fields.fields, strict=True)}
     declared = [c.metadata_key or c.name for c in node.table.columns]
     order = sorted(columns, key=declared.index)
     wide = replace(node, fields=Fields(tuple(fields[c] for c in order)), columns=tuple(order))

@@ -20,7 +20,7 @@ from millstream.sql.expressions import (
     walk,
 )
 from millstream.sql.optimizer.rewrite import bottom_up, inlined
-from millstream.sql.optimizer.rules.decorrelation import Pulled, by_outer, looks_out, pulled, turned_in
+from millstream.sql.optimizer.rules.decorrelation import Pulled, by_outer, has_outer_columns, pulled, turned_in
 from millstream.sql.optimizer.upsert_keys import Keys, keys_of
 from millstream.sql.plan import nodes as n
 from millstream.sql.plan.subqueries import Subquery, SubqueryKind
@@ -55,7 +55,7 @@ def _has_subquery(expressions: object) -> bool:
     return any(isinstance(p, Subquery) for e in expressions for p in walk(e))
 
 
-def _inside(subquery: Subquery) -> n.Node:
+def _relation_of(subquery: Subquery) -> n.Node:
     return without_subqueries(subquery.node)
 
 
@@ -88,10 +88,10 @@ def _as_semi_join(left: n.Node, test: Expression) -> n.Node | None:
     if not isinstance(inner, Subquery) or inner.kind is SubqueryKind.SCALAR or _has_subquery(inner.values):
         return None
     kind = n.JoinKind.ANTI if negated else n.JoinKind.SEMI
-    node = _inside(inner)
+    node = _relation_of(inner)
     if inner.kind is SubqueryKind.EXISTS:
-        node = _only_whether(node)
-        if _has_always_a_row(node):
+        node = _for_existence(node)
+        if _always_has_row(node):
             return left if not negated else n.Values(left.fields, ())
     result, late = _with_late(node, left)
     width = len(left.fields)
@@ -105,35 +105,35 @@ def _as_semi_join(left: n.Node, test: Expression) -> n.Node | None:
     return n.Join(left.fields, left, result.node, kind, condition=condition)
 
 
-def _only_whether(node: n.Node) -> n.Node:
+def _for_existence(node: n.Node) -> n.Node:
     """Return a relation that is non-empty exactly when the node is, for EXISTS."""
     while isinstance(node, n.Project) or (isinstance(node, n.Sort) and node.offset == 0 and node.limit != 0):
         node = node.input
     return node
 
 
-def _has_always_a_row(node: n.Node) -> bool:
+def _always_has_row(node: n.Node) -> bool:
     """Return whether a node always has a row: a global aggregate."""
     return isinstance(node, n.Aggregate) and not node.keys
 
 
-def _with_late(node: n.Node, around: n.Node) -> tuple[Pulled, tuple[Expression, ...] | None]:
+def _with_late(node: n.Node, outer_node: n.Node) -> tuple[Pulled, tuple[Expression, ...] | None]:
     """Decorrelate a query; correlated expressions of its outermost SELECT are computed above the join."""
-    if isinstance(node, n.Project) and any(map(looks_out, node.expressions)):
-        below = pulled(node.input, around)
-        places = dict(enumerate(below.places))
+    if isinstance(node, n.Project) and any(map(has_outer_columns, node.expressions)):
+        below = pulled(node.input, outer_node)
+        mapping = dict(enumerate(below.mapping))
         late = tuple(
-            replaced(e, lambda c: Column(c.type, places[c.index]) if isinstance(c, Column) else None)
+            replaced(e, lambda c: Column(c.type, mapping[c.index]) if isinstance(c, Column) else None)
             for e in node.expressions
         )
         return below, late
-    return pulled(node, around), None
+    return pulled(node, outer_node), None
 
 
 def _value(query: Pulled, late: tuple[Expression, ...] | None, index: int, width: int) -> Expression:
     if late is not None:
         return turned_in(late[index], width)
-    column = query.places[index]
+    column = query.mapping[index]
     return Column(query.node.fields[column].type, column + width)
 
 
@@ -160,11 +160,11 @@ def _joined(left: n.Node, subquery: Subquery) -> tuple[n.Node, Expression]:
     if subquery.kind is SubqueryKind.SCALAR:
         return _scalar(left, subquery)
     if subquery.kind is SubqueryKind.EXISTS:
-        node = _only_whether(_inside(subquery))
-        return (left, _TRUE) if _has_always_a_row(node) else _marked(left, node, ())
+        node = _for_existence(_relation_of(subquery))
+        return (left, _TRUE) if _always_has_row(node) else _marked(left, node, ())
     if subquery.type.is_nullable:
         return _three_valued(left, subquery)
-    return _marked(left, _inside(subquery), subquery.values)
+    return _marked(left, _relation_of(subquery), subquery.values)
 
 
 def _left_join(left: n.Node, right: n.Node, tests: list[Expression]) -> n.Join:
@@ -173,15 +173,15 @@ def _left_join(left: n.Node, right: n.Node, tests: list[Expression]) -> n.Join:
 
 
 def _scalar(left: n.Node, subquery: Subquery) -> tuple[n.Node, Expression]:
-    node = _inside(subquery)
-    otherwise = _of_no_rows(node)
+    node = _relation_of(subquery)
+    otherwise = _value_of_no_rows(node)
     result, late = _with_late(node, left)
     right = result.node
     if not _is_single(result):
         right, result = _single(result, left)
         if late is not None:
             raise ValidationException(
-                "A scalar subquery that computes with columns of the query around must be of one row: use an aggregate."
+                "A scalar subquery with outer columns in expressions must return one row: use an aggregate."
             )
     width = len(left.fields)
     marker = None
@@ -198,12 +198,12 @@ def _scalar(left: n.Node, subquery: Subquery) -> tuple[n.Node, Expression]:
         value, lambda c: Column(c.type.nullable(), c.index) if isinstance(c, Column) and c.index >= width else None
     )
     if marker is not None and otherwise is not None:
-        there = Call(_BOOLEAN, "IS NOT NULL", (Column(_BOOLEAN.nullable(), marker),))
-        value = Call(subquery.type, "CASE", (there, value, otherwise))
+        is_found = Call(_BOOLEAN, "IS NOT NULL", (Column(_BOOLEAN.nullable(), marker),))
+        value = Call(subquery.type, "CASE", (is_found, value, otherwise))
     return joined, value
 
 
-def _of_no_rows(node: n.Node) -> Expression | None:
+def _value_of_no_rows(node: n.Node) -> Expression | None:
     """Return an aggregate's value over no rows where it is not null: COUNT is 0."""
     expressions: tuple[Expression, ...] = (Column(node.fields[0].type, 0),)
     while isinstance(node, n.Project):
@@ -237,12 +237,12 @@ def _is_single(query: Pulled) -> bool:
     return any(key <= equal for key in _all_keys(node))
 
 
-def _single(query: Pulled, around: n.Node) -> tuple[n.Node, Pulled]:
+def _single(query: Pulled, outer_node: n.Node) -> tuple[n.Node, Pulled]:
     """Return the query limited to one row per outer row, failing at run time for more."""
-    rows = by_outer(query, "a scalar subquery of several rows", around)
+    rows = by_outer(query, "a scalar subquery of several rows", outer_node)
     keys = tuple(dict.fromkeys(rows.keys))
-    value = rows.node.fields[query.places[0] + rows.shift]
-    call = AggregateCall("SINGLE_VALUE", (query.places[0] + rows.shift,), value.type.nullable())
+    value = rows.node.fields[query.mapping[0] + rows.shift]
+    call = AggregateCall("SINGLE_VALUE", (query.mapping[0] + rows.shift,), value.type.nullable())
     own = [replace(rows.node.fields[k], time=None) for k in keys]
     fields = Fields((*own, Field(value.name, value.type.nullable())))
     grouped = n.Aggregate(fields, rows.node, keys, (call,))
@@ -254,7 +254,7 @@ def _marked(left: n.Node, node: n.Node, values: tuple[Expression, ...]) -> tuple
     """Return the left rows with a column that indicates a match, and the condition on it."""
     result = pulled(node, left)
     rows_of = by_outer(result, "EXISTS or IN that is not a condition of its own", left)
-    required = [result.places[i] + rows_of.shift for i in range(len(values))]
+    required = [result.mapping[i] + rows_of.shift for i in range(len(values))]
     distinct = tuple(dict.fromkeys([*rows_of.keys, *required]))
     width = len(left.fields)
     if not distinct:
@@ -272,8 +272,8 @@ def _marked(left: n.Node, node: n.Node, values: tuple[Expression, ...]) -> tuple
     tests = [turned_in(t, width) for t in rows_of.conditions({k: i for i, k in enumerate(distinct)})]
     tests += [_equal(v, rows, distinct.index(w), width) for v, w in zip(values, required, strict=True)]
     joined = _left_join(left, right, tests)
-    there = Column(_BOOLEAN.nullable(), width + len(columns))
-    return joined, Call(_BOOLEAN, "IS NOT NULL", (there,))
+    is_found = Column(_BOOLEAN.nullable(), width + len(columns))
+    return joined, Call(_BOOLEAN, "IS NOT NULL", (is_found,))
 
 
 def _equal(value: Expression, right: n.Node, index: int, width: int) -> Expression:
@@ -283,7 +283,7 @@ def _equal(value: Expression, right: n.Node, index: int, width: int) -> Expressi
 
 def _three_valued(left: n.Node, subquery: Subquery) -> tuple[n.Node, Expression]:
     """Return IN as a value: null when there is no match, but the value or one of the rows is null."""
-    node = _inside(subquery)
+    node = _relation_of(subquery)
     result = pulled(node, left)
     if result.conditions:
         return _three_valued_around(left, result, subquery)
@@ -293,15 +293,15 @@ def _three_valued(left: n.Node, subquery: Subquery) -> tuple[n.Node, Expression]
     calls = (AggregateCall("COUNT", (), big), *(AggregateCall("COUNT", (i,), big) for i in arguments))
     names = Fields(tuple(Field(f"$c{i}", big) for i in range(len(calls))))
     counted = _left_join(left, n.Aggregate(names, node, (), calls), [])
-    joined, there = _marked(counted, node, subquery.values)
+    joined, is_found = _marked(counted, node, subquery.values)
     rows = Column(big.nullable(), width)
-    none = Call(_BOOLEAN, "IS NOT TRUE", (_more_than_none(rows),))
+    none = Call(_BOOLEAN, "IS NOT TRUE", (_is_positive(rows),))
     unknown: list[Expression] = [Call(_BOOLEAN, "IS NULL", (v,)) for v in subquery.values if v.type.is_nullable]
     for i in arguments:
         fewer = Call(BooleanType(), "<", (Column(big.nullable(), width + 1 + i), rows))
         unknown.append(Call(_BOOLEAN, "IS TRUE", (fewer,)))
     false, null = Constant(_BOOLEAN, False), Constant(BooleanType(), None)
-    value = Call(BooleanType(), "CASE", (there, _TRUE, none, false, disjunction(unknown), null, false))
+    value = Call(BooleanType(), "CASE", (is_found, _TRUE, none, false, disjunction(unknown), null, false))
     return joined, value
 
 
@@ -314,7 +314,7 @@ def _three_valued_around(left: n.Node, query: Pulled, subquery: Subquery) -> tup
     tests = [turned_in(t, width) for t in query.conditions]
     together = joined_fields(n.JoinKind.INNER, fields, query.node.fields)
     both = n.Join(together, distinct, query.node, n.JoinKind.INNER, condition=conjunction(tests))
-    equal = [_equal(v, query.node, query.places[i], width) for i, v in enumerate(subquery.values)]
+    equal = [_equal(v, query.node, query.mapping[i], width) for i, v in enumerate(subquery.values)]
     same = conjunction(equal)
     expressions = [*columns, Call(_BOOLEAN, "IS TRUE", (same,)), Call(_BOOLEAN, "IS NULL", (same,))]
     tested = relation_builder.project(both, expressions, [*fields.names, "$same", "$open"])
@@ -326,12 +326,12 @@ def _three_valued_around(left: n.Node, query: Pulled, subquery: Subquery) -> tup
         Call(_BOOLEAN, "IS NOT DISTINCT FROM", (c, Column(c.type, width + i))) for i, c in enumerate(columns)
     ]
     joined = _left_join(left, counted, ties)
-    counts = [Call(_BOOLEAN, "IS TRUE", (_more_than_none(Column(big.nullable(), 2 * width + i)),)) for i in (0, 1)]
+    counts = [Call(_BOOLEAN, "IS TRUE", (_is_positive(Column(big.nullable(), 2 * width + i)),)) for i in (0, 1)]
     false, null = Constant(_BOOLEAN, False), Constant(BooleanType(), None)
     return joined, Call(BooleanType(), "CASE", (counts[0], _TRUE, counts[1], null, false))
 
 
-def _more_than_none(count: Expression) -> Expression:
+def _is_positive(count: Expression) -> Expression:
     return Call(BooleanType(), ">", (count, Constant(BigIntType(False), 0)))
 
 
@@ -342,7 +342,7 @@ def _apply(node: n.Apply) -> n.Node:
     result, late = _with_late(node.right, node.left)
     if late is not None and node.kind is not n.JoinKind.INNER:
         raise ValidationException(
-            "A LATERAL query at the right of a LEFT JOIN cannot compute with columns of the left side in its SELECT."
+            "A LATERAL query on the right side of a LEFT JOIN cannot use left columns in expressions of its SELECT."
         )
     width = len(node.left.fields)
     tests = [turned_in(t, width) for t in result.conditions]

@@ -36,7 +36,7 @@ def retimed(node: n.Node) -> n.Node:
         semi = node.kind in (n.JoinKind.SEMI, n.JoinKind.ANTI)
         return replace(node, fields=_with(node.left.fields if semi else node.fields, [None] * len(node.fields)))
     if isinstance(node, (n.Over, n.Rank, n.WindowTable, n.Correlate)):
-        return _behind(node)
+        return _with_input_times(node)
     return node
 
 
@@ -79,7 +79,7 @@ def _of_groups(node: n.Aggregate) -> list[TimeAttribute | None]:
     return [*keys, *([None] * (len(node.fields) - len(keys)))]
 
 
-def _behind(node: n.Over | n.Rank | n.WindowTable | n.Correlate) -> n.Node:
+def _with_input_times(node: n.Over | n.Rank | n.WindowTable | n.Correlate) -> n.Node:
     width = len(node.input.fields)
     fields = [replace(f, time=b.time) for f, b in zip(node.fields.fields, node.input.fields.fields, strict=False)]
     more = list(node.fields.fields[width:])

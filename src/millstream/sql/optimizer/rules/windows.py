@@ -44,9 +44,9 @@ def windowed(node: n.Node) -> Windowed | None:
         return _through_expand(node)
     if isinstance(node, n.WindowAggregate) and {"start", "end"} <= set(node.properties):
         first = len(node.keys) + len(node.calls)
-        places = {p: first + i for i, p in enumerate(node.properties)}
+        mapping = {p: first + i for i, p in enumerate(node.properties)}
         spec = node.window if node.has_window is not None else _with_points(node)
-        return Windowed(places["start"], places["end"], places.get("rowtime", places.get("proctime")), spec)
+        return Windowed(mapping["start"], mapping["end"], mapping.get("rowtime", mapping.get("proctime")), spec)
     return None
 
 
@@ -60,14 +60,14 @@ def _through_calc(node: n.Calc | n.Project) -> Windowed | None:
     below = windowed(node.input)
     if below is None:
         return None
-    places: dict[int, int] = {}
+    mapping: dict[int, int] = {}
     for i, e in enumerate(node.expressions):
         if isinstance(e, Column):
-            places.setdefault(e.index, i)
-    if below.start not in places or below.end not in places:
+            mapping.setdefault(e.index, i)
+    if below.start not in mapping or below.end not in mapping:
         return None
-    time = places.get(below.time) if below.time is not None else None
-    return Windowed(places[below.start], places[below.end], time, below.spec)
+    time = mapping.get(below.time) if below.time is not None else None
+    return Windowed(mapping[below.start], mapping[below.end], time, below.spec)
 
 
 def _through_expand(node: n.Expand) -> Windowed | None:
@@ -137,10 +137,10 @@ def _reordered(
 ) -> n.Node:
     """Restore the Aggregate's order of keys and window columns."""
     first = len(keys) + len(node.calls)
-    places = [keys.index(k) if k in keys else first + properties.index(special[k]) for k in node.keys]
-    places += [len(keys) + i for i in range(len(node.calls))]
-    columns = tuple(Column(aggregate.fields[p].type, p) for p in places)
-    fields = tuple(replace(node.fields[i], time=aggregate.fields[p].time) for i, p in enumerate(places))
+    mapping = [keys.index(k) if k in keys else first + properties.index(special[k]) for k in node.keys]
+    mapping += [len(keys) + i for i in range(len(node.calls))]
+    columns = tuple(Column(aggregate.fields[p].type, p) for p in mapping)
+    fields = tuple(replace(node.fields[i], time=aggregate.fields[p].time) for i, p in enumerate(mapping))
     return n.Calc(Fields(fields), aggregate, columns)
 
 
@@ -158,11 +158,11 @@ def _fused(
         if used & {width, width + 1, width + 2} or any(k >= width for k in keys):
             return None
         return _checked_session(table.input, tuple(keys), node.calls, table.window)
-    looked = {c for t in conjuncts(calc.condition) for c in columns_of(t)}
+    read_columns = {c for t in conjuncts(calc.condition) for c in columns_of(t)}
     used_columns = sorted({*keys, *used})
     for used_column in used_columns:
-        looked |= columns_of(calc.expressions[used_column])
-    if any(c >= width for c in looked):
+        read_columns |= columns_of(calc.expressions[used_column])
+    if any(c >= width for c in read_columns):
         return None
     expressions = [calc.expressions[p] for p in used_columns]
     fields = [calc.fields[p] for p in used_columns]
@@ -181,18 +181,18 @@ def _fused(
         for f, e in zip(fields, expressions, strict=True)
     ]
     below = n.Calc(Fields(tuple(fields)), table.input, tuple(expressions), calc.condition)
-    places = {p: i for i, p in enumerate(used_columns)}
+    mapping = {p: i for i, p in enumerate(used_columns)}
     calls = tuple(
         replace(
             c,
-            arguments=tuple(places[a] for a in c.arguments),
-            condition=None if c.condition is None else places[c.condition],
-            order=tuple((places[p], d, f) for p, d, f in c.order),
+            arguments=tuple(mapping[a] for a in c.arguments),
+            condition=None if c.condition is None else mapping[c.condition],
+            order=tuple((mapping[p], d, f) for p, d, f in c.order),
         )
         for c in node.calls
     )
     moved = replace(spec, time=where[spec.time], partition=tuple(where[p] for p in spec.partition))
-    return _checked_session(below, tuple(places[k] for k in keys), calls, moved)
+    return _checked_session(below, tuple(mapping[k] for k in keys), calls, moved)
 
 
 def _checked_session(
@@ -299,7 +299,7 @@ def find_window_join(node: n.Node) -> n.Node:
     pairs = set(zip(node.left_keys, node.right_keys, strict=True))
     if not {(left.start, right.start), (left.end, right.end)} <= pairs:
         return node
-    if _alike(left) != _alike(right):
+    if _common_window(left) != _common_window(right):
         raise TableException(
             "Currently, window join doesn't support different window table function of left and right inputs: join "
             "windows of the same kind, size and time attribute."
@@ -309,5 +309,5 @@ def find_window_join(node: n.Node) -> n.Node:
     )
 
 
-def _alike(window: Windowed) -> n.WindowSpec:
+def _common_window(window: Windowed) -> n.WindowSpec:
     return replace(window.spec, time=0, partition=())
