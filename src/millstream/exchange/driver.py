@@ -104,8 +104,13 @@ class Exchange:
 
     @property
     def has_hosts(self) -> bool:
-        """Whether a host process has connected."""
-        return any(peer.is_host for peer in self._others.values())
+        """Whether a host process has connected. Any thread may ask."""
+        return any(peer.is_host for peer in list(self._others.values()))
+
+    @property
+    def awaits_first_host(self) -> bool:
+        """Whether nothing has started: no host process has connected, and none was lost. Any thread may ask."""
+        return self._machine.phase is p.Phase.STARTING and not self.has_hosts
 
     @property
     def has_all_slots(self) -> bool:

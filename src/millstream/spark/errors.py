@@ -24,7 +24,7 @@ _WORKER_DIED = (
     "Failed to connect to Python",
     "Connection reset",
     "Broken pipe",
-    # The daemon has died, and Spark removes one of its idle workers.
+    # The daemon has died, and Spark fails to stop one of its idle workers.
     "PythonWorkerFactory.stopWorker",
 )
 
@@ -46,13 +46,19 @@ def translate(error: Exception, epoch: int) -> EpochFailed:
     reported = failure_in(trace)
     if reported is not None:
         return reported
-    if any(mark in trace for mark in _WORKER_DIED):
+    if is_worker_death(error):
         return worker_died(epoch, trace)
     if isinstance(error, (Py4JError, OSError, EOFError)) and not isinstance(error, Py4JJavaError):
         return java_ended(epoch, trace)
     python = re.search(r"(Traceback \(most recent call last\):\n.*?)(?:\n\s*\n|\n\tat )", trace, re.DOTALL)
     reason = python.group(1) if python else _cause(trace)
     return EpochFailed(f"Spark could not run epoch {epoch}: {reason}", engine_trace=trace)
+
+
+def is_worker_death(error: Exception) -> bool:
+    """Return whether a Python worker has died, perhaps before Spark gave it a task."""
+    trace = _trace(error)
+    return any(mark in trace for mark in _WORKER_DIED)
 
 
 def _cause(trace: str) -> str:

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
+from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
@@ -36,6 +37,8 @@ log = logging.getLogger("millstream")
 
 # Timeout of Spark noticing the end of its tasks.
 _SPARK_SECONDS = 3.0
+# Maximum idle workers of a dead daemon that are tried for a job.
+_MAX_DEAD_WORKERS = 30
 
 
 class SlotsMissing(EpochFailed):
@@ -148,12 +151,29 @@ class ExchangeEpochs:
             address = self._exchange.address
             function = HostFunction(self._job, address, self._credentials, self._widths, tasks, self._heartbeat)
             hosts = python_rdd(sc, partitions(sc, tasks), function, self._python)
-            if not self._is_released:
-                hosts.asJavaRDD().count()
+            self._start_hosts(hosts)
         except Exception as e:
             self._spark_error = e
         self._spark_ended.set()
         self._exchange.notify(p.SparkEnded(""))
+
+    def _start_hosts(self, hosts: JavaObject) -> None:
+        """Run the tasks that hold the slots until they end.
+
+        After the death of its daemon, Spark gives the next tasks the dead workers that were idle. If the only task of
+        a local Spark ends before it holds slots, nothing has run, and it starts again with another worker.
+        """
+        for is_last in [*[False] * _MAX_DEAD_WORKERS, True]:
+            if self._is_released:
+                return
+            try:
+                hosts.asJavaRDD().count()
+                return
+            except Py4JError as e:
+                is_lost = is_local(self._context) and errors.is_worker_death(e) and self._exchange.awaits_first_host
+                if is_last or not is_lost:
+                    raise
+                log.debug("an idle worker of Spark was dead: the slots of job '%s' start again", self._name)
 
     def _acquire_cores(self) -> int:
         """Hold cores for the slots; return the number of Spark tasks: one per free core, at least one."""
