@@ -1,6 +1,7 @@
-"""DataStream, KeyedStream and CachedDataStream: each method adds one operator and returns its output stream.
+"""DataStream, KeyedStream and CachedDataStream: a method that processes records adds one operator.
 
-Partitioning and sinks (`sink_to`, `execute_and_collect`) are in the base class, in `stream_outputs.py`.
+It returns the operator's output stream. `key_by` adds no operator: it sets the partitioner of the edge to the next one.
+All other partitioning and sinks (`sink_to`, `execute_and_collect`) are in the base class, in `stream_outputs.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """ProgramBuilder: collects the operators of an environment's program and starts jobs of them.
 
-The environment's `execute` calls `start_pending`. It builds the stream graph and the job graph, and launches the job in
-this process or on Spark (`Launcher`).
+The environment's `execute` calls `start_pending`. It builds the stream graph, to check the program, and launches the
+job in this process or on Spark (`Launcher`). The job launcher calls the function of the `JobSpec` that builds both
+graphs, the stream graph and the job graph, for a parallelism.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ class JobClaim:
 class PreparedJob:
     """A job that is planned and checked, but not started."""
 
-    launch: JobSpec
+    spec: JobSpec
     plan: JobPlan
     options: JobOptions
     claim: JobClaim
@@ -153,7 +153,7 @@ class PreparedJob:
 
     def replan(self, parallelism: int) -> JobPlan:
         """Plan the program for another parallelism."""
-        return JobPlan(settings=self.plan.settings, vertices=self.launch.graph(parallelism).vertices)
+        return JobPlan(settings=self.plan.settings, vertices=self.spec.graph(parallelism).vertices)
 
 
 @fast_dataclass
@@ -164,46 +164,46 @@ class JobDirectories:
     state: StateLocation
 
 
-def prepare(launch: JobSpec) -> PreparedJob:
+def prepare(spec: JobSpec) -> PreparedJob:
     """Plan a job and check its settings."""
-    config = launch.config
+    config = spec.config
     checkpoints = CheckpointOptions.read(config)
-    graph = launch.graph(None)
+    graph = spec.graph(None)
     claim = _claim_job(config, graph.job_name, checkpoints)
     with claim.released_on_error():
-        return _prepare(launch, graph, checkpoints, claim)
+        return _prepare(spec, graph, checkpoints, claim)
 
 
-def _prepare(launch: JobSpec, graph: JobGraph, checkpoints: CheckpointOptions, claim: JobClaim) -> PreparedJob:
-    config = launch.config
+def _prepare(spec: JobSpec, graph: JobGraph, checkpoints: CheckpointOptions, claim: JobClaim) -> PreparedJob:
+    config = spec.config
     settings = job_settings(
         config,
         graph,
         claim.job_id,
-        batch=launch.batch,
-        clock=launch.clock,
+        batch=spec.batch,
+        clock=spec.clock,
         compressed=checkpoints.compression,
         digests=signing_keys(config) is not None,
         run_id=None if claim.fence is None else claim.fence.run_id,
     )
     options = JobOptions(
-        buffer_timeout=_gathering(launch.buffer_timeout_ms),
-        always_gathers=launch.buffer_timeout_ms < 0,
-        slice=configured_slice(config, launch.batch),
-        slice_factor=_slice_factor(launch.buffer_timeout_ms),
+        buffer_timeout=_gathering(spec.buffer_timeout_ms),
+        always_gathers=spec.buffer_timeout_ms < 0,
+        slice=configured_slice(config, spec.batch),
+        slice_factor=_slice_factor(spec.buffer_timeout_ms),
         sizer=_sizer(config),
         checkpoints=checkpoints,
         restart=restart_strategy(config, checkpoints.enabled),
         origin=_origin(config, graph.job_name, claim),
         # A batch job has no state that another parallelism could restore.
-        scaling=None if launch.batch else ScalingOptions.read(config, checkpoints),
+        scaling=None if spec.batch else ScalingOptions.read(config, checkpoints),
         ended=_ended(claim.record),
-        full_failover=full_failover(config, launch.batch),
+        full_failover=full_failover(config, spec.batch),
     )
     plan = JobPlan(settings=settings, vertices=graph.vertices)
     if options.ended is None:
         _check_start(plan, options.origin)
-    return PreparedJob(launch, plan, options, claim)
+    return PreparedJob(spec, plan, options, claim)
 
 
 def _claim_job(config: Configuration, job_name: str, checkpoints: CheckpointOptions) -> JobClaim:
@@ -280,7 +280,7 @@ def start(prepared: PreparedJob, make_engine: Callable[[JobDirectories], Engine]
 
 
 def _start(prepared: PreparedJob, make_engine: Callable[[JobDirectories], Engine]) -> JobMaster:
-    config, options, settings = prepared.launch.config, prepared.options, prepared.plan.settings
+    config, options, settings = prepared.spec.config, prepared.options, prepared.plan.settings
     arm(config.get_string(SETTING, "") or None)
     directory = _make_directory(config, f"millstream-{settings.job_id[:8]}-")
     checkpoints = (options.checkpoints.directory or _own_checkpoints(prepared, directory)).rstrip("/")
@@ -294,7 +294,7 @@ def _start(prepared: PreparedJob, make_engine: Callable[[JobDirectories], Engine
     except InvalidProgramError:
         shutil.rmtree(directory)
         raise
-    clock = _clock(prepared.launch.clock)
+    clock = _clock(prepared.spec.clock)
     master = JobMaster(
         JobMachine(prepared.plan, options, clock.now()),
         engine,
@@ -345,7 +345,7 @@ def _own_checkpoints(prepared: PreparedJob, directory: str) -> str:
 
 def _claim(prepared: PreparedJob, checkpoints: str) -> Callable[[str], None]:
     """Return a function that makes sure that no other job restores from another checkpoint."""
-    config, settings, origin = prepared.launch.config, prepared.plan.settings, prepared.options.origin
+    config, settings, origin = prepared.spec.config, prepared.plan.settings, prepared.options.origin
     former = prepared.former_runs()
     if former is None:
         return partial(claim_latest, config, settings.job_name, origin, is_alive=prepared.claim.is_alive)
@@ -354,7 +354,7 @@ def _claim(prepared: PreparedJob, checkpoints: str) -> Callable[[str], None]:
 
 def _delete_former(prepared: PreparedJob, checkpoints: str) -> Callable[[str], None]:
     """Return a function that deletes the checkpoints of earlier drivers."""
-    config, job_name, former = prepared.launch.config, prepared.plan.settings.job_name, prepared.former_runs()
+    config, job_name, former = prepared.spec.config, prepared.plan.settings.job_name, prepared.former_runs()
     if former is None:
         return lambda own: delete_former_drivers(config, job_name, own, prepared.claim.is_alive)
     return lambda _: delete_former_runs(checkpoints, former, storage_options(config))

@@ -199,7 +199,7 @@ def _import_from(paths: list[str], files: str) -> None:
 
 def start_locally(prepared: PreparedJob) -> JobMaster:
     """Start a planned job in this process."""
-    job = prepared.launch
+    job = prepared.spec
     with prepared.claim.released_on_error():
         return _start_here(job, prepared)
 

@@ -358,8 +358,8 @@ class KeyedState:
             # Changes of a base in memory take no more than it does. Before the first file, they move into the base.
             return True
         # Changes of columns are in the columns, not in overlays.
-        held_epoch = sum(len(t.overlay) for t in self._tables.values())
-        return not held_epoch or (self._bytes_in < HELD_BYTES and held_epoch < HELD_ROWS)
+        held_rows = sum(len(t.overlay) for t in self._tables.values())
+        return not held_rows or (self._bytes_in < HELD_BYTES and held_rows < HELD_ROWS)
 
     def hold(self, epoch: int) -> Version:
         """Retain the changes since the last file in memory; return that file."""

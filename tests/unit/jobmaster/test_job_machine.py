@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import FrozenInstanceError, replace
 from functools import partial
 from typing import Any
@@ -18,8 +19,10 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.jobmaster.engine import QUICK, SHUFFLED, EpochFailed, EpochOverdue
 from millstream.jobmaster.machine import events as e
 from millstream.jobmaster.machine import instructions as i
+from millstream.jobmaster.machine import job_machine
 from millstream.jobmaster.machine.coordinator import CheckpointStatus
 from millstream.jobmaster.machine.job_machine import JobMachine
+from millstream.jobmaster.machine.job_phases import JobPhase
 from millstream.jobmaster.machine.options import JobOptions, ScalingOptions
 from millstream.jobmaster.machine.parallelism_bounds import Bounds
 from millstream.jobmaster.machine.requests import (
@@ -1049,3 +1052,8 @@ def test_job_machine_hanging_epoch_fails_with_the_checkpoint_timeout() -> None:
     last = harness.machine.view.checkpoints.history[-1]
     assert last.status is CheckpointStatus.FAILED and "it took longer than" in str(last.failure)
     assert not [x for x in explanations(harness.machine.view, {}, harness.now) if x.kind == "hanging epoch"]
+
+
+def test_diagram_names_exactly_the_phases() -> None:
+    diagram = re.findall("^    .*", job_machine.__doc__ or "", re.MULTILINE)
+    assert set(re.findall("[A-Z][A-Z_]+", "\n".join(diagram))) == {phase.name for phase in JobPhase}

@@ -3,8 +3,8 @@
 Pure: events in, instructions out. No clock, thread, file or engine. `JobMaster` carries out the instructions, on Spark,
 in this process, or in a simulation, and reports their results as events.
 
-    OPENING -> DEPLOYING -> READY -> POLLING -+-> EPOCH -> EPOCH_ENDED -> LINGERING -> GATHERING -+-> READY
-                                              '-> WAITING ----------------------------------------'
+    OPENING -> DEPLOYING -> READY -> POLLING -+-> EPOCH -> EPOCH_ENDED -> AWAITING_MANIFEST -> GATHERING -+-> READY
+                                              '-> WAITING ------------------------------------------------'
 
     from READY, for a request:     EPOCH -> EPOCH_ENDED -> SERVING (-> EXPORTING) -> READY
     from READY, to rescale:        REPLANNING -> EPOCH -> EPOCH_ENDED -> DEPLOYING -> READY
@@ -12,8 +12,8 @@ in this process, or in a simulation, and reports their results as events.
     from READY, at the end:        WRITING (-> DELAYING -> SNAPSHOTTING -> WRITING ...) -> FINISHED -> ENDING
     before EPOCH, at most once:    SNAPSHOTTING -> WRITING (-> DELAYING -> SNAPSHOTTING ...)
     from anywhere, at a failure:   BACKING_OFF -> ABANDONING -> DEPLOYING -> READY, or ENDING
-    from anywhere, cancelled:      ENDING -> OVER
-    from anywhere, deposed:        ENDING -> OVER, with nothing written or deleted that others could see
+    from anywhere, cancelled:      ENDING -> ENDED
+    from anywhere, deposed:        ENDING -> ENDED, with nothing written or deleted that others could see
 
 `JobMachine` is one class in three files: `epoch_cycle.py` polls sources, runs epochs and takes checkpoints,
 `request_server.py` serves requests, and this file handles the start, written manifests, commits, failures and the end.

@@ -1,4 +1,7 @@
-"""Binds GROUP BY: keys, aggregates per group, and expressions over the result."""
+"""Binds GROUP BY: collects the bound keys and aggregates in an Aggregate, and rewrites expressions over its columns.
+
+`select.py` binds the keys, `aggregates.py` the aggregates.
+"""
 
 from __future__ import annotations
 

@@ -25,9 +25,8 @@ from millstream.sql.schema import INSERTS
 class Translator:
     """Adds the operators of planned nodes to a program, once per node.
 
-    Example:
-        A table's sink becomes a sink of the program. Collected rows become a transformation with one subtask whose
-        records are batches; a table converted to a DataStream becomes one whose records are rows.
+    A table's sink becomes a sink of the program. Collected rows become a transformation with one subtask whose records
+    are batches; a table converted to a DataStream becomes one whose records are rows.
 
     Args:
         program: the program to extend.

@@ -243,7 +243,7 @@ def _inverse(order: Ints) -> Ints:
     return positions
 
 
-_ROWS, _ACCUMULATOR = "rows", "accumulator"
+_ACCUMULATOR = "accumulator"
 
 
 class TableAggregateOperator(KeyedBatchOperator):
