@@ -290,7 +290,7 @@ class SlotConnections:
     def wait_for(self, epoch: int, level: int) -> list[bytes]:
         """Wait for the barriers of all slots of the previous level; return the messages before them.
 
-        All output is sent by then, since a slot sends nothing while it works on a level. The others receive it, since
+        All output is sent by then: user code has the slot's only thread while it runs. The others receive it, since
         a slot that has sent its barrier and misses others only waits.
         """
         while not self._receive_buffer.is_complete(epoch, level) or self._poller.has_to_send:

@@ -308,7 +308,7 @@ class KeyedState:
         """Bring the tables to the state of a version.
 
         Args:
-            version: the last acknowledged file.
+            version: the last acknowledged file, or the state of another run.
             held_epoch: the epoch whose changes this process holds in addition; None if the file has all.
         """
         expected = None

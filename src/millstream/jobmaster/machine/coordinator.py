@@ -2,7 +2,6 @@
 
 Pure: no clock, file or thread; it returns instructions.
 
-
     trigger -> PENDING -- acknowledge --> WRITING -- written --> COMPLETED -- committed --> NOTIFIED
                   |                          |
                   '------ lost, expire ------'--> FAILED

@@ -2,8 +2,8 @@
 
     next_step -PollSources-> sources_polled -RunEpoch-> epoch_finished -> epoch_ended -> gather -> next_step
 
-Between two methods, the job master carries out instructions, and reports their results as events. The diagram of all
-phases is in `job_machine.py`.
+At an arrow with an instruction, the job master carries it out and reports its result as an event. The other arrows are
+`_CONTINUATIONS` of `job_machine.py`, which also has the diagram of all phases.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ class EpochCycle(ABC):
         return self._job.acknowledge_epoch(self._reports)
 
     def epoch_ended(self) -> Instructions:
-        """Acknowledge the epoch; its checkpoint names output that still waits for a commit."""
+        """Take the checkpoint of the acknowledged epoch, or confirm its input, and continue."""
         epoch, seconds = self._epoch, self._now - self._began
         instructions: Instructions = []
         if self._checkpoint is not None:

@@ -1,7 +1,8 @@
 """The binder: converts queries and statements of SQL and the Table API to plan nodes.
 
 `Binder` calls a module for each part: `insert.py` and `select.py` for statements, `relations.py` for FROM, `tables.py`
-for tables, `expressions.py` for expressions. They call `Binder` for nested queries.
+for tables, `expressions.py` for expressions. They call `Binder` for nested queries, FROM
+and tables.
 """
 
 from __future__ import annotations
