@@ -1,6 +1,6 @@
 """Complex event processing: patterns of events in streams, as Flink's CEP library finds them."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.cep.conditions import IterativeCondition, RichIterativeCondition, SimpleCondition
 from millstream.cep.dynamic import PatternProcessor, Removed
@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     # Imported late: operators, which are below streams, use the automaton and must not load streams.
     if name in ("CEP", "PatternStream"):
         from millstream.cep import stream

@@ -19,7 +19,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from millstream.cep.conditions import Atom
 from millstream.cep.states import StateGraph, StateKind
@@ -31,11 +31,14 @@ from millstream.common.tags import tagged
 # A priority queue with the array layout of java.util.PriorityQueue: a list of tuples, ordered by their first member.
 # Runs with the same first event are equal, and the position of equal elements in the heap decides the order of matches,
 # and with a skip strategy which matches there are. `heapq` sifts differently.
-Element = tuple[Any, ...]
+#
+# The first member, comparable with that of every other element in the queue.
+Order: TypeAlias = Any
+Element = TypeVar("Element", bound=tuple[Order, ...])
 _order = itemgetter(0)
 
 
-def add(heap: list[Any], element: Element) -> None:
+def add(heap: list[Element], element: Element) -> None:
     """Add an element: it rises past the ones that are greater."""
     at = len(heap)
     heap.append(element)
@@ -50,7 +53,7 @@ def add(heap: list[Any], element: Element) -> None:
     heap[at] = element
 
 
-def poll(heap: list[Any]) -> Any:
+def poll(heap: list[Element]) -> Element:
     """Remove and return the minimum element."""
     minimum = heap[0]
     last = heap.pop()
@@ -59,7 +62,7 @@ def poll(heap: list[Any]) -> Any:
     return minimum
 
 
-def keep(heap: list[Any], bound: Any) -> list[Any]:
+def keep(heap: list[Element], bound: Order) -> list[Element]:
     """Return the queue without the elements below a bound; the same list if there are none.
 
     The rest keeps its order in the array, and the heap is rebuilt from it.
@@ -87,16 +90,16 @@ class Shrinking:
 
     __slots__ = ("_at", "_heap", "_is_sorted")
 
-    def __init__(self, heap: list[Any]) -> None:
+    def __init__(self, heap: list[Run]) -> None:
         self._heap = heap
         self._at = 0
         self._is_sorted: bool | None = None
 
-    def least(self) -> Any:
+    def least(self) -> First | None:
         """Return the key of the minimum element, or None."""
         return self._heap[self._at][0] if self._at < len(self._heap) else None
 
-    def keep(self, bound: Any) -> None:
+    def keep(self, bound: Order) -> None:
         """Remove the elements below a bound."""
         heap, at = self._heap, self._at
         if at == len(heap) or heap[at][0] >= bound:
@@ -108,12 +111,12 @@ class Shrinking:
         else:
             self._heap = keep(heap, bound)
 
-    def rest(self) -> list[Any]:
+    def rest(self) -> list[Run]:
         """Return the current queue."""
         return self._heap[self._at :] if self._at else self._heap
 
 
-def _sift_down(heap: list[Any], at: int, element: Value) -> None:
+def _sift_down(heap: list[Element], at: int, element: Element) -> None:
     size = len(heap)
     half = size >> 1
     order = element[0]
@@ -132,12 +135,21 @@ def _sift_down(heap: list[Any], at: int, element: Value) -> None:
 
 
 # (previous, pattern, event, timestamp, number)
-Cell = tuple[Any, str, Any, int, int]
+Cell: TypeAlias = tuple["History", str, Value, int, int]
+# The last cell of a chain; None for the start's run, which has taken no event.
+History: TypeAlias = Cell | None
 # The first event: timestamp and number.
 First = tuple[int, int]
-Run = tuple[First, str, Any]
+Run = tuple[First, str, History]
 # A match, or a partial one: the events by pattern, in order.
-Match = dict[str, list[Any]]
+Match = dict[str, list[Value]]
+
+# Cells and runs in state: a cell is its index, -1 for none. The start's run is (None, state), all others are
+# (timestamp, number, state, cell).
+StoredCell = tuple[int, str, Value, int, int]
+StoredRun = tuple[None, str] | tuple[int, int, str, int]
+# The queue, completed runs, their cells, stamp, count and timers.
+StoredRuns = tuple[list[StoredRun] | None, list[StoredRun], list[StoredCell], int, int, list[int]]
 
 _MAX = 2**63 - 1
 # The start's run sorts after all others.
@@ -147,31 +159,37 @@ _LAST: First = (_MAX, 2**31 - 1)
 # A key with more runs than this is logged once.
 MANY_RUNS = 10_000
 
-# Most keys have no pending match and no timer; they share this list, which is never modified.
-_NONE: list[Any] = []
+# Most keys have no pending match and no timer; they share these lists, which are never modified.
+_NO_RUNS: list[Run] = []
+_NO_TIMERS: list[int] = []
 
 
 class PatternChangedError(MillstreamError):
     """The state holds a run in a state that the pattern does not have."""
 
 
-def _written(runs: Runs) -> tuple[Any, ...]:
+def _written(runs: Runs) -> StoredRuns:
     # As flat lists with every shared cell once: chains of cells may be too deep to nest.
     cells: dict[int, int] = {}
-    flat: list[tuple[int, str, Any, int, int]] = []
+    flat: list[StoredCell] = []
     queue = None if runs.queue is None else [_flat(run, cells, flat) for run in runs.queue]
     completed = [_flat(run, cells, flat) for run in runs.completed]
     return queue, completed, flat, runs.stamp, runs.count, runs.timers
 
 
 def _read(
-    queue: list[Any] | None, completed: list[Any], flat: list[Value], stamp: int, count: int, timers: list[int]
+    queue: list[StoredRun] | None,
+    completed: list[StoredRun],
+    flat: list[StoredCell],
+    stamp: int,
+    count: int,
+    timers: list[int],
 ) -> Runs:
-    cells: list[Any] = []
-    for previous, *rest in flat:
-        cells.append((None if previous < 0 else cells[previous], *rest))
+    cells: list[Cell] = []
+    for previous, pattern, event, timestamp, number in flat:
+        cells.append((None if previous < 0 else cells[previous], pattern, event, timestamp, number))
 
-    def run(stored: Value) -> Run:
+    def run(stored: StoredRun) -> Run:
         if stored[0] is None:
             return _LAST, stored[1], None
         first, number, state, cell = stored
@@ -179,8 +197,8 @@ def _read(
 
     runs = Runs()
     runs.queue = None if queue is None else [run(r) for r in queue]
-    runs.completed = [run(r) for r in completed] or _NONE
-    runs.stamp, runs.count, runs.timers = stamp, count, timers or _NONE
+    runs.completed = [run(r) for r in completed] or _NO_RUNS
+    runs.stamp, runs.count, runs.timers = stamp, count, timers or _NO_TIMERS
     return runs
 
 
@@ -201,11 +219,11 @@ class Runs:
 
     def __init__(self) -> None:
         self.queue: list[Run] | None = None
-        self.completed: list[Run] = _NONE
+        self.completed: list[Run] = _NO_RUNS
         self.stamp = -(2**63)
         self.count = 0
         self.began = False
-        self.timers: list[int] = _NONE
+        self.timers: list[int] = _NO_TIMERS
 
     def set_timer(self, due: int) -> None:
         """Register a timer."""
@@ -216,7 +234,7 @@ class Runs:
 
     def keep_timers(self, timers: list[int]) -> None:
         """Replace all timers by one."""
-        self.timers = timers or _NONE
+        self.timers = timers or _NO_TIMERS
 
     @property
     def is_idle(self) -> bool:
@@ -231,16 +249,16 @@ class Runs:
         return f"<runs: {'; '.join(shown) or 'none'}{timers}>"
 
 
-def _shown(cell: Any) -> str:
+def _shown(cell: History) -> str:
     return ", ".join(f"{name}={events!r}" for name, events in match_of(cell).items())
 
 
-def _flat(run: Run, cells: dict[int, int], flat: list[Value]) -> Any:
+def _flat(run: Run, cells: dict[int, int], flat: list[StoredCell]) -> StoredRun:
     (stamp, number), state, cell = run
     if cell is None:
         return None, state
     chain = []
-    at = cell
+    at: History = cell
     while at is not None and id(at) not in cells:
         chain.append(at)
         at = at[0]
@@ -251,7 +269,7 @@ def _flat(run: Run, cells: dict[int, int], flat: list[Value]) -> Any:
     return stamp, number, state, cells[id(cell)]
 
 
-def match_of(cell: Any) -> Match:
+def match_of(cell: History) -> Match:
     """Return the events of a history by pattern."""
     chain = []
     while cell is not None:
@@ -268,7 +286,7 @@ def match_of(cell: Any) -> Match:
     return match
 
 
-def _ids(cell: Any) -> list[tuple[str, First]]:
+def _ids(cell: History) -> list[tuple[str, First]]:
     ids = []
     while cell is not None:
         ids.append((cell[1], (cell[3], cell[4])))
@@ -283,11 +301,11 @@ class Context:
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
-        self._cell: Any = None
+        self._cell: History = None
         self._match: Match | None = None
         self._timestamp = 0
 
-    def get_events_for_pattern(self, name: str) -> list[Any]:
+    def get_events_for_pattern(self, name: str) -> list[Value]:
         """Return the events that a pattern has taken in this partial match, in order."""
         if self._match is None:
             self._match = match_of(self._cell)
@@ -301,7 +319,7 @@ class Context:
         """Return the wall clock in milliseconds."""
         return self._clock()
 
-    def for_run(self, cell: Any, timestamp: int) -> Context:
+    def for_run(self, cell: History, timestamp: int) -> Context:
         """Set the current run."""
         self._cell, self._timestamp, self._match = cell, timestamp, None
         return self
@@ -363,7 +381,7 @@ class Automaton:
     def state_names(self) -> list[str]:
         return list(self._decisions)
 
-    def failed_condition(self, error: BaseException) -> tuple[str, Any] | None:
+    def failed_condition(self, error: BaseException) -> tuple[str, Value] | None:
         """Return the pattern and event of a condition that raised an error, or None."""
         tb = error.__traceback__
         failed = None
@@ -384,7 +402,7 @@ class Automaton:
             raise self._changed(run[1])
         return decision.decide(event, self._context.for_run(run[2], timestamp))
 
-    def event(self, runs: Runs, event: Value, timestamp: int) -> Sequence[Cell]:
+    def event(self, runs: Runs, event: Value, timestamp: int) -> Sequence[History]:
         """Process an event with all runs; return the completed matches as histories, in order."""
         queue = runs.queue
         if queue is None:
@@ -392,7 +410,7 @@ class Automaton:
             return () if outcome.unchanged else self.start(runs, outcome, event, timestamp)
         return self._events(runs, queue, event, timestamp)
 
-    def start(self, runs: Runs, outcome: Outcome, event: Value, timestamp: int) -> Sequence[Cell]:
+    def start(self, runs: Runs, outcome: Outcome, event: Value, timestamp: int) -> Sequence[History]:
         """Process an event with the start's run, the only one, and the outcome of `begin`."""
         if outcome.begins is not None and not runs.completed:
             # In most cases one run begins and only has to be stored.
@@ -409,7 +427,7 @@ class Automaton:
         self._move(runs, outcome, self._start_run, event, timestamp, remaining, completed, -1)
         return self._finish_event(runs, remaining, completed)
 
-    def _events(self, runs: Runs, queue: list[Run], event: Value, timestamp: int) -> Sequence[Cell]:
+    def _events(self, runs: Runs, queue: list[Run], event: Value, timestamp: int) -> Sequence[History]:
         completed: list[Run] = []
         changed: list[Run] | None = None
         # Outcomes that are equal for all runs in a state are computed once.
@@ -489,7 +507,7 @@ class Automaton:
 
     # --- time
 
-    def advance(self, runs: Runs, timestamp: int) -> tuple[list[Cell], list[tuple[Cell, int]]]:
+    def advance(self, runs: Runs, timestamp: int) -> tuple[list[History], list[tuple[Cell, int]]]:
         """Advance time; return completed matches, and timed-out histories with their times."""
         queue, window = runs.queue, self.window
         if queue is None or (not self._guards and (window <= 0 or timestamp - queue[0][0][0] < window)):
@@ -521,9 +539,9 @@ class Automaton:
 
     # --- matches
 
-    def _finish_event(self, runs: Runs, queue: list[Run], completed: list[Run]) -> list[Cell]:
+    def _finish_event(self, runs: Runs, queue: list[Run], completed: list[Run]) -> list[History]:
         """Replace the runs, and return the matches that may be emitted now."""
-        matches: list[Cell] = []
+        matches: list[History] = []
         if not self._skip.skips:
             while completed:
                 matches.append(poll(completed)[2])
@@ -533,7 +551,7 @@ class Automaton:
                 add(pending, run)
             if pending:
                 queue, pending = self._emit(queue, pending, matches)
-            runs.completed = pending or _NONE
+            runs.completed = pending or _NO_RUNS
         runs.queue = None if len(queue) == 1 and queue[0][2] is None else queue
         if len(queue) > self._run_limit:
             # Raise at once: there may be too many matches to process.
@@ -541,7 +559,7 @@ class Automaton:
             self._on_many_runs(len(queue))
         return matches
 
-    def _emit(self, queue: list[Run], pending: list[Run], matches: list[Cell]) -> tuple[list[Run], list[Run]]:
+    def _emit(self, queue: list[Run], pending: list[Run], matches: list[History]) -> tuple[list[Run], list[Run]]:
         """Select matches that no earlier run delays, and drop skipped ones; return the remaining runs."""
         remaining = Shrinking(queue)
         while pending:

@@ -9,19 +9,22 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
-from millstream.common.aliases import Value
+from millstream.common.aliases import UserCode, Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.tags import tagged
 
 __all__ = ["ConditionContext", "IterativeCondition", "RichIterativeCondition", "SimpleCondition"]
 
+# The RuntimeContext of operators, which patterns do not import: they are independent of the engine.
+RuntimeContext: TypeAlias = Any
+
 
 class ConditionContext(Protocol):
     """The context of a condition."""
 
-    def get_events_for_pattern(self, name: str) -> list[Any]:
+    def get_events_for_pattern(self, name: str) -> list[Value]:
         """Return the events that a pattern has taken in this partial match, in order."""
         ...
 
@@ -90,16 +93,16 @@ class RichIterativeCondition(IterativeCondition):
         ...         return event > self.limit
     """
 
-    _runtime_context: Any = None
+    _runtime_context: RuntimeContext = None
 
-    def open(self, runtime_context: Any) -> None:
+    def open(self, runtime_context: RuntimeContext) -> None:
         """Prepare for work; called once in each subtask."""
         self._runtime_context = runtime_context
 
     def close(self) -> None:
         """Release the resources of `open`."""
 
-    def get_runtime_context(self) -> Any:
+    def get_runtime_context(self) -> RuntimeContext:
         """Return the runtime context of `open`."""
         if self._runtime_context is None:
             raise InvalidProgramError(
@@ -128,7 +131,7 @@ class Always(Expression):
 TRUE = Always()
 
 
-def _read_atom(owner: Any, iterative: bool, pattern: str, text: str) -> Atom:
+def _read_atom(owner: UserCode, iterative: bool, pattern: str, text: str) -> Atom:
     return Atom(_call_of(owner), iterative, owner, pattern, text)
 
 
@@ -147,7 +150,7 @@ class Atom(Expression):
 
     call: Callable[..., Value]
     iterative: bool
-    owner: Any
+    owner: UserCode
     pattern: str
     text: str
 
@@ -201,7 +204,7 @@ class Subtype:
         return isinstance(event, self.kind)
 
 
-def as_atom(condition: Any, pattern: str, method: str) -> Atom:
+def as_atom(condition: UserCode, pattern: str, method: str) -> Atom:
     """Return a user's condition in the compiler's form.
 
     Args:
@@ -224,12 +227,12 @@ def as_atom(condition: Any, pattern: str, method: str) -> Atom:
     return Atom(call, iterative, condition, pattern, text)
 
 
-def _call_of(condition: Any) -> Any:
+def _call_of(condition: UserCode) -> UserCode:
     """Return the function of a condition: itself, its wrapped function, or its `filter` method."""
     return condition.function if isinstance(condition, _Of) else getattr(condition, "filter", condition)
 
 
-def _takes(call: Callable[..., Value], condition: Any, pattern: str, method: str) -> int:
+def _takes(call: Callable[..., Value], condition: UserCode, pattern: str, method: str) -> int:
     """Return the number of arguments of a condition: the event, or the event and the context."""
     try:
         parameters = list(inspect.signature(call).parameters.values())

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, fields
-from typing import Any
 
 from millstream.cep.functions import Handler, processing
 from millstream.cep.pattern import Pattern, check_pattern
+from millstream.common.aliases import UserCode, Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.tags import tagged
 
 __all__ = ["PatternProcessor", "Removed"]
 
 
-def _read(*values: Any) -> PatternProcessor:
+def _read(*values: Value) -> PatternProcessor:
     # It was checked at construction, and a reader of state may lack its function.
     processor = object.__new__(PatternProcessor)
     for field, value in zip(fields(PatternProcessor), values, strict=True):
@@ -37,10 +38,10 @@ class PatternProcessor:
         'pairs'
     """
 
-    id: Any
+    id: Hashable
     version: int
     pattern: Pattern
-    function: Any
+    function: UserCode
 
     def __post_init__(self) -> None:
         if not isinstance(self.version, int):
@@ -68,4 +69,4 @@ class Removed:
         Removed(id='pairs')
     """
 
-    id: Any
+    id: Hashable

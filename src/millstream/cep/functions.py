@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, Protocol, TypeAlias
+from typing import Generic, Protocol, TypeAlias
 
 from millstream.cep.automaton import Match
-from millstream.common.aliases import OUT_co, T, Value
+from millstream.cep.conditions import RuntimeContext
+from millstream.common.aliases import OUT_co, T, UserCode, Value
 from millstream.common.errors import InvalidProgramError
 
 __all__ = [
@@ -21,8 +22,14 @@ __all__ = [
 ]
 
 
+class SideOutputTag(Protocol):
+    """An OutputTag of operators, which patterns do not import: they are independent of the engine."""
+
+    tag_id: str
+
+
 # (OutputTag, value)
-SideOutput: TypeAlias = tuple[Any, Any]
+SideOutput: TypeAlias = tuple[SideOutputTag, Value]
 
 
 class MatchContext(Protocol):
@@ -40,7 +47,7 @@ class MatchContext(Protocol):
 class _Life:
     """A function that is opened and closed with its subtask."""
 
-    def open(self, runtime_context: Any) -> None:
+    def open(self, runtime_context: RuntimeContext) -> None:
         """Prepare for work; called once in each subtask."""
 
     def close(self) -> None:
@@ -143,15 +150,15 @@ class Handler:
 
     def __init__(
         self,
-        functions: list[Any],
-        match: Callable[[Match, Any], Iterable[Value] | None],
-        timed_out: Callable[[Match, Any], Iterable[Value] | None] | None = None,
+        functions: list[UserCode],
+        match: Callable[[Match, MatchContext], Iterable[Value] | None],
+        timed_out: Callable[[Match, MatchContext], Iterable[Value] | None] | None = None,
     ) -> None:
         self.functions = functions
         self.match = match
         self.timed_out = timed_out
 
-    def open(self, runtime_context: Any) -> None:
+    def open(self, runtime_context: RuntimeContext) -> None:
         for function in self.functions:
             if hasattr(function, "open"):
                 function.open(runtime_context)
@@ -162,14 +169,14 @@ class Handler:
                 function.close()
 
 
-def processing(function: Any) -> Handler:
+def processing(function: UserCode) -> Handler:
     """Return the handler of `process(function)`."""
     return Handler(
         [function], _method(function, "process_match", "process"), getattr(function, "process_timed_out_match", None)
     )
 
 
-def selecting(function: Any, tag: Any = None, timeout: Any = None) -> Handler:
+def selecting(function: UserCode, tag: SideOutputTag | None = None, timeout: UserCode = None) -> Handler:
     """Return the handler of `select(...)`, with a time-out function or without."""
     select = _method(function, "select", "select")
     if timeout is None:
@@ -182,7 +189,7 @@ def selecting(function: Any, tag: Any = None, timeout: Any = None) -> Handler:
     )
 
 
-def flat_selecting(function: Any, tag: Any = None, timeout: Any = None) -> Handler:
+def flat_selecting(function: UserCode, tag: SideOutputTag | None = None, timeout: UserCode = None) -> Handler:
     """Return the handler of `flat_select(...)`, with a time-out function or without."""
     select = _method(function, "flat_select", "flat_select")
     if timeout is None:
@@ -195,7 +202,7 @@ def flat_selecting(function: Any, tag: Any = None, timeout: Any = None) -> Handl
     )
 
 
-def _method(function: Any, method: str, operation: str) -> Callable[..., Value]:
+def _method(function: UserCode, method: str, operation: str) -> Callable[..., Value]:
     if isinstance(function, type) and hasattr(function, method):
         raise InvalidProgramError(
             f"{operation}() was given the class {function.__name__}: give it an instance, {function.__name__}()."

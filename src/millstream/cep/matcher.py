@@ -12,9 +12,9 @@ from functools import cmp_to_key
 from heapq import heappop, heappush
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import Protocol
 
-from millstream.cep.automaton import Automaton, Runs
+from millstream.cep.automaton import Automaton, History, Runs
 from millstream.common.aliases import Key, Value
 
 # (timestamp, key, event)
@@ -89,7 +89,7 @@ class Alarms:
     """Timers: the keys to advance without an event, by time."""
 
     def __init__(self) -> None:
-        self._keys: dict[int, list[Any]] = {}
+        self._keys: dict[int, list[Key]] = {}
         self._times: list[int] = []
 
     def clear(self) -> None:
@@ -104,7 +104,7 @@ class Alarms:
         else:
             keys.append(key)
 
-    def take(self, until: int) -> Iterator[Value]:
+    def take(self, until: int) -> Iterator[Key]:
         """Remove and return the keys whose timers are due."""
         while self._times and self._times[0] <= until:
             yield from self._keys.pop(heappop(self._times))
@@ -116,11 +116,19 @@ class Alarms:
 _stamp = itemgetter(0)
 
 # Compares two events of one timestamp: below 0 if the first precedes, above 0 if the second does.
-Comparator = Callable[[Any, Any], int]
+Comparator = Callable[[Value, Value], int]
+
+
+class EventComparator(Protocol):
+    """A comparator as an object."""
+
+    def compare(self, first: Value, second: Value, /) -> int:
+        """Return a number below 0 if the first event precedes, above 0 if the second does."""
+        ...
 
 
 # A match or a timed-out partial one: its history, its timestamp, and which of the two it is.
-MatchResult = tuple[Any, int, bool]
+MatchResult = tuple[History, int, bool]
 
 
 class Matcher:
@@ -138,7 +146,7 @@ class Matcher:
         self._delay = 1 if processing_time else 0
         self._order = None if comparator is None else cmp_to_key(comparator)
 
-    def fire(self, runs: Runs, events: Iterable[tuple[int, Any]], now: int) -> list[MatchResult]:
+    def fire(self, runs: Runs, events: Iterable[tuple[int, Value]], now: int) -> list[MatchResult]:
         """Process events up to a time, and advance to it.
 
         Args:
@@ -150,7 +158,7 @@ class Matcher:
         self._fire(runs, events if self._order is None else self._sorted(events), None, now, matches)
         return matches
 
-    def begin(self, events: Iterable[tuple[int, Any]], now: int) -> tuple[Runs, list[MatchResult]] | None:
+    def begin(self, events: Iterable[tuple[int, Value]], now: int) -> tuple[Runs, list[MatchResult]] | None:
         """Process events of a key without runs; return None if no match begins, as for most events."""
         left = iter(events if self._order is None else self._sorted(events))
         begin = self._begin
@@ -171,7 +179,7 @@ class Matcher:
         return None
 
     def _fire(
-        self, runs: Runs, events: Iterable[tuple[int, Any]], last: int | None, now: int, results: list[MatchResult]
+        self, runs: Runs, events: Iterable[tuple[int, Value]], last: int | None, now: int, results: list[MatchResult]
     ) -> None:
         """Process events after a timestamp, advance to a time, and add the matches."""
         take, start, begin = self._take, self._start, self._begin
@@ -230,7 +238,7 @@ class Matcher:
         for cell, due in timed_out:
             results.append((cell, due, True))
 
-    def _sorted(self, events: Iterable[tuple[int, Any]]) -> Iterable[tuple[int, Any]]:
+    def _sorted(self, events: Iterable[tuple[int, Value]]) -> Iterable[tuple[int, Value]]:
         order = self._order
         assert order is not None
         for timestamp, together in groupby(events, _stamp):

@@ -9,21 +9,22 @@ Every method that adds a pattern returns the new one, which knows the one before
 
 from __future__ import annotations
 
-from typing import Any
-
 from millstream.cep.compiler import can_be_empty, check_loop, compile_pattern, sequence
 from millstream.cep.conditions import TRUE, And, Expression, Or, Subtype, as_atom
 from millstream.cep.quantifier import Contiguity, MalformedPatternError, Quantifier, Times, WithinType
 from millstream.cep.skip import NO_SKIP, AfterMatchSkipStrategy
+from millstream.common.aliases import UserCode
 from millstream.common.tags import tagged
 from millstream.common.time import Duration, Time, to_millis
 
 __all__ = ["GroupPattern", "MalformedPatternError", "Pattern", "Quantifier", "Times", "WithinType"]
 
 Length = Duration | Time | int
+# In state, the attributes after the quantifier: times, condition, until condition, windows.
+_Settings = tuple[Times | None, Expression | None, Expression | None, dict[WithinType, int]]
 
 
-def _written(pattern: Pattern) -> tuple[Any, ...]:
+def _written(pattern: Pattern) -> tuple[object, ...]:
     return (
         pattern._name,
         pattern._previous,
@@ -41,9 +42,9 @@ def _read_pattern(
     previous: Pattern | None,
     skip_strategy: AfterMatchSkipStrategy,
     quantifier: Quantifier,
-    *rest: Any,
+    *settings: *_Settings,
 ) -> Pattern:
-    return _filled(Pattern(name, previous, quantifier.outer, skip_strategy), quantifier, *rest)
+    return _filled(Pattern(name, previous, quantifier.outer, skip_strategy), quantifier, *settings)
 
 
 def _read_group(
@@ -52,9 +53,9 @@ def _read_group(
     previous: Pattern | None,
     skip_strategy: AfterMatchSkipStrategy,
     quantifier: Quantifier,
-    *rest: Any,
+    *settings: *_Settings,
 ) -> Pattern:
-    return _filled(GroupPattern(group, previous, quantifier.outer, skip_strategy), quantifier, *rest)
+    return _filled(GroupPattern(group, previous, quantifier.outer, skip_strategy), quantifier, *settings)
 
 
 def _filled(
@@ -136,11 +137,11 @@ class Pattern:
 
     # --- conditions
 
-    def where(self, condition: Any) -> Pattern:
+    def where(self, condition: UserCode) -> Pattern:
         """Add a condition; all conditions must hold."""
         return self._restricted(condition, "where", And)
 
-    def or_(self, condition: Any) -> Pattern:
+    def or_(self, condition: UserCode) -> Pattern:
         """Add an alternative condition."""
         return self._restricted(condition, "or_", Or)
 
@@ -150,12 +151,12 @@ class Pattern:
             raise MalformedPatternError(f"subtype(...) of pattern {self._name!r} takes a class, not {cls!r}.")
         return self._restricted(Subtype(cls), "subtype", And)
 
-    def _restricted(self, condition: Any, method: str, join: Any) -> Pattern:
+    def _restricted(self, condition: UserCode, method: str, join: type[And | Or]) -> Pattern:
         atom = as_atom(condition, self._name, method)
         self._condition = atom if self._condition is None else join(self._condition, atom)
         return self
 
-    def until(self, condition: Any) -> Pattern:
+    def until(self, condition: UserCode) -> Pattern:
         """End the loop at the first event for which a condition holds; that event is not part of it."""
         if self._until is not None:
             raise MalformedPatternError("Only one until condition can be applied. Join two with `or` in one function.")
@@ -377,7 +378,7 @@ class GroupPattern(Pattern):
         """Return the last pattern of the sequence in the group."""
         return self._group
 
-    def _restricted(self, condition: Any, method: str, join: Any) -> Pattern:
+    def _restricted(self, condition: UserCode, method: str, join: type[And | Or]) -> Pattern:
         raise MalformedPatternError(
             f"GroupPattern does not support {method.rstrip('_')} clause. Give it to the patterns inside the group."
         )

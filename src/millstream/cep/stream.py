@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Generic, overload
+from typing import Generic, overload
 
 from millstream.cep.functions import (
     Handler,
@@ -18,8 +18,9 @@ from millstream.cep.functions import (
     processing,
     selecting,
 )
+from millstream.cep.matcher import Comparator, EventComparator
 from millstream.cep.pattern import Pattern, check_pattern
-from millstream.common.aliases import OUT, T_co, Value
+from millstream.common.aliases import OUT, T_co, UserCode, Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.data_stream import DataStream, KeyedStream
@@ -47,7 +48,9 @@ class CEP:
     """
 
     @staticmethod
-    def pattern(stream: DataStream[T_co], pattern: Pattern, comparator: Any = None) -> PatternStream[T_co]:
+    def pattern(
+        stream: DataStream[T_co], pattern: Pattern, comparator: Comparator | EventComparator | None = None
+    ) -> PatternStream[T_co]:
         """Look for a pattern: among the events of each key in a keyed stream, else among all of them.
 
         Args:
@@ -64,14 +67,14 @@ class CEP:
 
     @staticmethod
     def dynamic_patterns(
-        stream: DataStream[Any],
-        pattern_stream: DataStream[Any],
-        comparator: Any = None,
+        stream: DataStream,
+        pattern_stream: DataStream,
+        comparator: Comparator | EventComparator | None = None,
         *,
-        late_data_output_tag: OutputTag[Any] | None = None,
+        late_data_output_tag: OutputTag | None = None,
         processing_time: bool = False,
         output_type: TypeInformation | None = None,
-    ) -> DataStream[Any]:
+    ) -> DataStream:
         """Match patterns that are added, replaced and removed while the job runs.
 
         Each pattern is matched separately. A higher version replaces a pattern: partial matches of the old one are
@@ -116,11 +119,11 @@ class PatternStream(Generic[T_co]):
 
     _stream: DataStream[T_co]
     _pattern: Pattern
-    _comparator: Callable[[Any, Any], int] | None = None
-    _late_tag: OutputTag[Any] | None = None
+    _comparator: Comparator | None = None
+    _late_tag: OutputTag | None = None
     _processing_time: bool = False
 
-    def side_output_late_data(self, late_data_output_tag: OutputTag[Any]) -> PatternStream[T_co]:
+    def side_output_late_data(self, late_data_output_tag: OutputTag) -> PatternStream[T_co]:
         """Send late events to a side output; by default they are dropped and counted."""
         return replace(self, _late_tag=_checked_tag(late_data_output_tag, "side_output_late_data"))
 
@@ -144,7 +147,7 @@ class PatternStream(Generic[T_co]):
         output_type: TypeInformation | None = None,
     ) -> DataStream[OUT]: ...
 
-    def process(self, pattern_process_function: Any, output_type: TypeInformation | None = None) -> DataStream[Any]:
+    def process(self, pattern_process_function: UserCode, output_type: TypeInformation | None = None) -> DataStream:
         """Call a PatternProcessFunction, or a function of (match, ctx), with every match; it yields results."""
         return self._add_operator(processing(pattern_process_function), output_type)
 
@@ -161,8 +164,8 @@ class PatternStream(Generic[T_co]):
     @overload
     def select(
         self,
-        tag: OutputTag[Any],
-        timeout_function: PatternTimeoutFunction[T_co, Any] | Callable[[dict[str, list[T_co]], int], Any],
+        tag: OutputTag,
+        timeout_function: PatternTimeoutFunction[T_co, Value] | Callable[[dict[str, list[T_co]], int], Value],
         function: PatternSelectFunction[T_co, OUT],
         /,
         *,
@@ -172,15 +175,15 @@ class PatternStream(Generic[T_co]):
     @overload
     def select(
         self,
-        tag: OutputTag[Any],
-        timeout_function: PatternTimeoutFunction[T_co, Any] | Callable[[dict[str, list[T_co]], int], Any],
+        tag: OutputTag,
+        timeout_function: PatternTimeoutFunction[T_co, Value] | Callable[[dict[str, list[T_co]], int], Value],
         function: Callable[[dict[str, list[T_co]]], OUT],
         /,
         *,
         output_type: TypeInformation | None = None,
     ) -> DataStream[OUT]: ...
 
-    def select(self, *functions: Any, output_type: TypeInformation | None = None) -> DataStream[Any]:
+    def select(self, *functions: UserCode, output_type: TypeInformation | None = None) -> DataStream:
         """Return one result per match: `select(function)` or `select(tag, timeout_function, function)`.
 
         Args:
@@ -207,8 +210,8 @@ class PatternStream(Generic[T_co]):
     @overload
     def flat_select(
         self,
-        tag: OutputTag[Any],
-        timeout_function: PatternFlatTimeoutFunction[T_co, Any]
+        tag: OutputTag,
+        timeout_function: PatternFlatTimeoutFunction[T_co, Value]
         | Callable[[dict[str, list[T_co]], int], Iterable[Value] | None],
         function: PatternFlatSelectFunction[T_co, OUT],
         /,
@@ -219,8 +222,8 @@ class PatternStream(Generic[T_co]):
     @overload
     def flat_select(
         self,
-        tag: OutputTag[Any],
-        timeout_function: PatternFlatTimeoutFunction[T_co, Any]
+        tag: OutputTag,
+        timeout_function: PatternFlatTimeoutFunction[T_co, Value]
         | Callable[[dict[str, list[T_co]], int], Iterable[Value] | None],
         function: Callable[[dict[str, list[T_co]]], Iterable[OUT] | None],
         /,
@@ -228,7 +231,7 @@ class PatternStream(Generic[T_co]):
         output_type: TypeInformation | None = None,
     ) -> DataStream[OUT]: ...
 
-    def flat_select(self, *functions: Any, output_type: TypeInformation | None = None) -> DataStream[Any]:
+    def flat_select(self, *functions: UserCode, output_type: TypeInformation | None = None) -> DataStream:
         """Yield any number of results per match: `flat_select(function)`, or with a tag and a timeout function.
 
         Args:
@@ -237,7 +240,7 @@ class PatternStream(Generic[T_co]):
         """
         return self._add_operator(flat_selecting(*_arguments(functions, "flat_select")), output_type)
 
-    def _add_operator(self, handler: Handler, output_type: TypeInformation | None) -> DataStream[Any]:
+    def _add_operator(self, handler: Handler, output_type: TypeInformation | None) -> DataStream:
         operator = CepOperator(self._pattern, handler, self._comparator, self._late_tag, self._processing_time)
         if isinstance(self._stream, KeyedStream):
             return self._stream._add_operator("CepOperator", operator, output_type)
@@ -249,7 +252,7 @@ def _constant_key(value: Value) -> int:
     return 0
 
 
-def _arguments(functions: tuple[Any, ...], method: str) -> tuple[Any, ...]:
+def _arguments(functions: tuple[UserCode, ...], method: str) -> tuple[UserCode, ...]:
     if len(functions) == 1:
         return functions
     if len(functions) == 3:
@@ -260,13 +263,13 @@ def _arguments(functions: tuple[Any, ...], method: str) -> tuple[Any, ...]:
     )
 
 
-def _checked_tag(tag: Any, method: str) -> OutputTag[Any]:
+def _checked_tag(tag: object, method: str) -> OutputTag:
     if not isinstance(tag, OutputTag):
         raise InvalidProgramError(f"{method}() takes an OutputTag, not {tag!r}.")
     return tag
 
 
-def _compare(comparator: Any) -> Callable[[Any, Any], int] | None:
+def _compare(comparator: object) -> Comparator | None:
     if comparator is None:
         return None
     function = getattr(comparator, "compare", comparator)
@@ -274,5 +277,5 @@ def _compare(comparator: Any) -> Callable[[Any, Any], int] | None:
         raise InvalidProgramError(
             f"A comparator is a function of two events, or an object with compare(a, b), not {comparator!r}."
         )
-    compare: Callable[[Value, Value], int] = function
+    compare: Comparator = function
     return compare

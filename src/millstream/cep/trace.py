@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from millstream.cep.automaton import Automaton, Match, Runs, match_of
-from millstream.cep.matcher import Comparator, Matcher
+from millstream.cep.matcher import Comparator, Matcher, MatchResult
 from millstream.cep.states import Action, State, StateKind
 from millstream.common.aliases import Value
 
@@ -53,7 +53,7 @@ class Tracer:
         self._states = {state.name: state for state in automaton.graph.states}
         self._runs = Runs()
 
-    def fire(self, events: Iterable[tuple[int, Any]], now: int) -> None:
+    def fire(self, events: Iterable[tuple[int, Value]], now: int) -> None:
         """Process events up to a time, in order, and advance to it."""
         for timestamp, event in events:
             # Time advances before the event, so runs that it ends have timed out.
@@ -70,7 +70,7 @@ class Tracer:
                 reason = _stop(state) if outcome.stopped else _missing(state)
                 self.ended.append(Ended(match_of(run[2]), run[1], timestamp, event, reason))
 
-    def _timed_out(self, matches: Iterable[tuple[Any, int, bool]], now: int) -> None:
+    def _timed_out(self, matches: Iterable[MatchResult], now: int) -> None:
         for cell, timestamp, timed_out in matches:
             if timed_out:
                 self.ended.append(Ended(match_of(cell), "", timestamp, None, "its time window ended"))

@@ -20,8 +20,8 @@ from itertools import count
 from types import TracebackType
 from typing import Any
 
-from millstream.cep.conditions import And, Atom, Expression, Not, Or
-from millstream.cep.states import Action, State, StateKind
+from millstream.cep.conditions import And, Atom, ConditionContext, Expression, Not, Or
+from millstream.cep.states import Action, Edge, State, StateKind
 from millstream.common.aliases import Value
 
 # A tree with more leaves than this is not generated but grows as it is evaluated.
@@ -55,7 +55,8 @@ class Outcome:
     begins: tuple[str, str] | None
 
 
-Decide = Callable[[Any, Any], Outcome]
+# The context is None where no condition reads it.
+Decide = Callable[[Value, ConditionContext | None], Outcome]
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class _Walk:
     def __init__(self, state: State) -> None:
         self._state = state
         # Equal outcomes are the same object, so that code can compare by identity.
-        self._outcomes: dict[Any, Outcome] = {}
+        self._outcomes: dict[tuple[object, ...], Outcome] = {}
 
     def outcome(self, answers: Answers) -> Outcome:
         """Return the outcome for a run; raise `_Unknown` at a condition without a result."""
@@ -136,7 +137,7 @@ class _Walk:
                 # The run of the start is renewed with every event anyway.
                 yield None, edge.target
 
-    def _edges(self, answers: Answers) -> list[Any]:
+    def _edges(self, answers: Answers) -> list[Edge]:
         edges = []
         states = [self._state]
         while states:
@@ -255,7 +256,7 @@ def _in(condition: Expression) -> Iterator[Atom]:
 
 
 def _lazy_decide(walk: _Walk, root: _ConditionNode | Outcome) -> Decide:
-    def decide(event: Value, ctx: Any) -> Outcome:
+    def decide(event: Value, ctx: ConditionContext | None) -> Outcome:
         node = root
         while isinstance(node, _ConditionNode):
             atom = node.atom
@@ -273,7 +274,7 @@ class _Writer:
         self._walk = walk
         self._name = name
         self._lines: list[str] = []
-        self._bound: dict[str, Any] = {}
+        self._bound: dict[str, Outcome | Callable[..., Value]] = {}
         self._names: dict[int, str] = {}
         self._patterns: dict[int, str] = {}
         self._leaves = 0
@@ -284,7 +285,7 @@ class _Writer:
         bound = "".join(f", {n}={n}" for n in self._bound)
         source = "\n".join([f"def decide(event, ctx{bound}):", *self._lines]) + "\n"
         filename = f"<millstream pattern state {self._name} {next(_NUMBERS)}>"
-        namespace = dict(self._bound)
+        namespace: dict[str, Any] = dict(self._bound)
         exec(compile(source, filename, "exec"), namespace)
         linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
         # If the tree never depends on the run, one outcome holds for all runs.
@@ -310,7 +311,7 @@ class _Writer:
         if pattern is not None:
             self._patterns[len(self._lines) + 1] = pattern
 
-    def _bind(self, value: Value) -> str:
+    def _bind(self, value: Outcome | Callable[..., Value]) -> str:
         name = self._names.get(id(value))
         if name is None:
             name = self._names[id(value)] = f"x{len(self._bound)}"

@@ -382,7 +382,7 @@ def test_cep_operator_skip_to_missing_element_raises() -> None:
     [
         (lambda s: CEP.pattern(s, "a"), "created with Pattern.begin"),  # type: ignore[arg-type]
         (lambda s: CEP.pattern("a", a_then_b()), "takes a stream first"),  # type: ignore[arg-type]
-        (lambda s: CEP.pattern(s, a_then_b(), 7), "A comparator is a function of two events"),
+        (lambda s: CEP.pattern(s, a_then_b(), 7), "A comparator is a function of two events"),  # type: ignore[arg-type]
         (lambda s: CEP.pattern(s, a_then_b()).select(), "it was given 0"),  # type: ignore[call-overload]
         (lambda s: CEP.pattern(s, a_then_b()).select(1), "takes a callable or an object with a method select"),  # type: ignore[call-overload]
         (lambda s: CEP.pattern(s, a_then_b()).select(Select), "give it an instance"),  # type: ignore[arg-type]

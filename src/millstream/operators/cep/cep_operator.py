@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from millstream.cep.functions import Handler
 from millstream.cep.matcher import Alarms, Comparator, Waiting, WaitingEvents, by_time
@@ -63,11 +62,11 @@ class PatternOperator(FunctionsOperator):
         """Process an event at once."""
         raise NotImplementedError(f"{type(self).__name__} does not process events")
 
-    def _key_of(self, row: Any) -> Any:
+    def _key_of(self, row: UserKey) -> UserKey:
         """Return the key of a row of runs."""
         return row
 
-    def _fire_keys(self, events: dict[UserKey, list[tuple[int, Value]]], rows: list[Any], now: int) -> None:
+    def _fire_keys(self, events: dict[UserKey, list[tuple[int, Value]]], rows: list[UserKey], now: int) -> None:
         """Process the events of keys up to a time, and advance the time of rows of runs."""
         raise NotImplementedError(f"{type(self).__name__} does not process events")
 
@@ -87,7 +86,7 @@ class PatternOperator(FunctionsOperator):
         self._queue = WaitingEvents()
         self._epoch_events: list[Waiting] = []
         # The keys with events in state.
-        self._written: set[Any] = set()
+        self._written: set[UserKey] = set()
         # The timers of rows of runs; with a comparator in processing time, also those of keys' events.
         self._alarms = Alarms()
         self._event_alarms = Alarms()
@@ -294,7 +293,7 @@ class CepOperator(PatternOperator):
     def _take_now(self, key: UserKey, value: Value, now: int) -> None:
         self._matching.event(key, key, value, now)
 
-    def _fire_keys(self, events: dict[UserKey, list[tuple[int, Value]]], rows: list[Any], now: int) -> None:
+    def _fire_keys(self, events: dict[UserKey, list[tuple[int, Value]]], rows: list[UserKey], now: int) -> None:
         for key in rows:
             events.setdefault(key, [])
         self._matching.fire(zip(events, events, events.values(), strict=True), now)

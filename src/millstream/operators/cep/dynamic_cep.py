@@ -6,7 +6,7 @@ runs, in rows (key, id), independent of the others.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Hashable
 
 from millstream.cep.dynamic import PatternProcessor, Removed
 from millstream.cep.matcher import Comparator
@@ -37,7 +37,7 @@ class DynamicCepOperator(PatternOperator):
 
     def __init__(self, comparator: Comparator | None, late_tag: OutputTag | None, processing_time: bool) -> None:
         super().__init__(comparator, late_tag, processing_time)
-        self._matchings: dict[Any, Matching] = {}
+        self._matchings: dict[Hashable, Matching] = {}
         self._is_open = False
 
     # --- life cycle
@@ -81,7 +81,7 @@ class DynamicCepOperator(PatternOperator):
         else:
             w.line(f"{w.bind(self.change, 'change')}({value.name})", self, value.name)
 
-    def change(self, change: Any) -> None:
+    def change(self, change: Value) -> None:
         """Add, replace or remove a pattern."""
         if isinstance(change, Removed):
             if change.id in self._matchings:
@@ -101,12 +101,12 @@ class DynamicCepOperator(PatternOperator):
                 f"not {shorten(change)}."
             )
 
-    def _remove_matching(self, pattern_id: Any) -> None:
+    def _remove_matching(self, pattern_id: Hashable) -> None:
         self._drop(pattern_id)
         for row in [row for row, _ in self._runs.rows() if row[1] == pattern_id]:
             self._runs.remove(row)
 
-    def _drop(self, pattern_id: Any) -> None:
+    def _drop(self, pattern_id: Hashable) -> None:
         matching = self._matchings.pop(pattern_id)
         if self._is_open:
             self._close(matching)
@@ -126,14 +126,14 @@ class DynamicCepOperator(PatternOperator):
 
     # --- events
 
-    def _key_of(self, row: Any) -> Any:
+    def _key_of(self, row: UserKey) -> UserKey:
         return row[0]
 
     def _take_now(self, key: UserKey, value: Value, now: int) -> None:
         for pattern_id, matching in self._matchings.items():
             matching.event((key, pattern_id), key, value, now)
 
-    def _fire_keys(self, events: dict[UserKey, list[tuple[int, Value]]], rows: list[Any], now: int) -> None:
+    def _fire_keys(self, events: dict[UserKey, list[tuple[int, Value]]], rows: list[UserKey], now: int) -> None:
         for pattern_id, matching in self._matchings.items():
             matching.fire((((key, pattern_id), key, batch) for key, batch in events.items() if batch), now)
         for row in rows:

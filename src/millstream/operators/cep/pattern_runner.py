@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import NoReturn
 
 from millstream.cep.automaton import Automaton, Match, Runs, match_of
 from millstream.cep.compiler import compile_pattern
 from millstream.cep.functions import Handler
 from millstream.cep.matcher import Alarms, Comparator, Matcher, MatchResult
 from millstream.cep.pattern import Pattern
-from millstream.common.aliases import Key, Value
+from millstream.common.aliases import Key, UserCode, Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.immutability import ATOMS, detach
 from millstream.common.typeinfo import PickledBytesTypeInfo
@@ -24,7 +24,7 @@ from millstream.state.key_groups import thaw
 from millstream.state.table import StateTable
 
 # The row of a key's runs, the key, and its events with timestamps, in order.
-Waiting = tuple[Any, Any, list[tuple[int, Value]]]
+Waiting = tuple[Key, Key, list[tuple[int, Value]]]
 
 _logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class PatternRuntimeContext(RuntimeContext):
     def __init__(self, context: RuntimeContext) -> None:
         vars(self).update(vars(context))
 
-    def _state(self, descriptor: StateDescriptor) -> Any:
+    def _state(self, descriptor: StateDescriptor) -> NoReturn:
         raise InvalidProgramError(
             "State is not supported. Use the match, or in conditions ctx.get_events_for_pattern(name)."
         )
@@ -115,7 +115,7 @@ class Matching:
             if hasattr(owner, "close"):
                 owner.close()
 
-    def _owners(self) -> list[Any]:
+    def _owners(self) -> list[UserCode]:
         owners = {id(a.owner): a.owner for a in self._automaton.conditions()}
         return [o for o in owners.values() if hasattr(o, "open")]
 
@@ -147,7 +147,7 @@ class Matching:
             if matches:
                 self._emit(key, matches)
 
-    def event(self, row: Any, key: Key, value: Value, now: int) -> None:
+    def event(self, row: Key, key: Key, value: Value, now: int) -> None:
         """Process an event of a key at once, in processing time."""
         runs = self._runs.get(row)
         is_stored = runs is not None
@@ -167,7 +167,7 @@ class Matching:
         if matches:
             self._emit(key, matches)
 
-    def _store(self, row: Any, runs: Runs, alarm: int | None) -> None:
+    def _store(self, row: Key, runs: Runs, alarm: int | None) -> None:
         self._runs.put(row, runs)
         if runs.timers and runs.timers[0] != alarm:
             set_alarm(self._alarms, row, runs, self.processing_time)
@@ -224,7 +224,7 @@ class Matching:
         )
 
 
-def set_alarm(alarms: Alarms, row: Any, runs: Runs, processing_time: bool) -> None:
+def set_alarm(alarms: Alarms, row: Key, runs: Runs, processing_time: bool) -> None:
     """Set the alarm of a row to its next timer; in processing time, a millisecond later."""
     if runs.timers:
         alarms.set(runs.timers[0] + processing_time, row)
@@ -239,7 +239,7 @@ def _own(match: Match) -> Match:
     return match
 
 
-def _tagged(result: Value) -> Any:
+def _tagged(result: Value) -> Value:
     if result.__class__ is tuple and len(result) == 2 and isinstance(result[0], OutputTag):
         return result
     raise InvalidProgramError(
