@@ -18,6 +18,7 @@ from millstream.operators.base import Operator, OperatorSetup, RuntimeServices
 from millstream.operators.functions.context import RuntimeContext
 from millstream.operators.functions.metrics import MetricGroup
 from millstream.operators.runtime.partitioners import PartitionerContext
+from millstream.runtime_services import requests
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.index import DictIndex, KeyIndex
 from millstream.sql.expressions import AggregateCall, Call, Column, Constant
@@ -50,7 +51,7 @@ def _prepared(operator: Any, emit: Any = lambda batches, t=None: None) -> Any:
     storage = MemoryStorage()
     state = KeyedState("bench", 0, storage, lambda: 0)
     context = RuntimeContext("bench", 0, 1, 128, 0, {}, MetricGroup(("bench",)), state)
-    services = RuntimeServices(lambda: 0, lambda n: None, lambda: 0.0)
+    services = RuntimeServices(lambda: 0, requests, lambda: 0.0)
     operator.prepare(OperatorSetup(context, state, emit, False, services))
     state.prepare(None)
     state.begin()

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from millstream.operators.base import OperatorSetup, RuntimeServices
 from millstream.operators.functions.context import RuntimeContext
 from millstream.operators.functions.metrics import MetricGroup
+from millstream.runtime_services import requests
 from millstream.sql.columns.batch import Batch
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregate.group_aggregate import GroupAggregateOperator
@@ -50,7 +51,7 @@ def _sections_of(operator: Any, feed: Callable[[Any], None]) -> list[Section]:
     storage = MemoryStorage()
     state = KeyedState("bench", 0, storage, lambda: 0)
     context = RuntimeContext("bench", 0, 1, _GROUPS, 0, {}, MetricGroup(("bench",)), state)
-    services = RuntimeServices(lambda: 0, lambda n: None, lambda: 0.0)
+    services = RuntimeServices(lambda: 0, requests, lambda: 0.0)
     operator.prepare(OperatorSetup(context, state, lambda batches, t=None: None, False, services))
     state.prepare(None)
     state.begin()

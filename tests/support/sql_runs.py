@@ -16,6 +16,7 @@ from millstream.operators.functions.context import RuntimeContext
 from millstream.operators.functions.metrics import MetricGroup
 from millstream.operators.runtime.budget import Budget
 from millstream.operators.watermarks import WatermarkEmitter
+from millstream.runtime_services import requests
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
 from millstream.sql.operators.io.table_io import ScanOperator, TableSinkOperator
@@ -82,7 +83,7 @@ class Bare:
         self.out: list[Batch] = []
         self.watermarks: list[int | None] = []
         self.storage = storage or MemoryStorage()
-        services = RuntimeServices(clock, lambda n: None, lambda: 0.0)
+        services = RuntimeServices(clock, requests, lambda: 0.0)
         self.state = KeyedState("bare", 0, self.storage, clock)
         context = RuntimeContext("bare", 0, 1, 128, 0, {}, MetricGroup(("bare",)), self.state)
         setup = OperatorSetup(context, self.state, self._emit, batch, services, budget=budget or Budget())

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
@@ -135,7 +135,7 @@ class InFlight:
         return fences
 
     def restore(
-        self, inputs: Iterable[tuple[int, Any, int | None]], fences: Iterable[tuple[int, int | None, bool]]
+        self, inputs: Iterable[tuple[int, Value, int | None]], fences: Iterable[tuple[int, int | None, bool]]
     ) -> None:
         """Restore numbered inputs and the fences between them."""
         pending = deque(fences)
@@ -160,9 +160,9 @@ _POLL_FRACTION, _MIN_POLL, _MAX_POLL = 1 / 8, 0.001, 0.05
 class Requests(Protocol):
     """Runs requests concurrently; a service, because it has a clock, a thread and sockets."""
 
-    def start(self, requests: list[tuple[int, Callable[[], Coroutine[Any, Any, Any]]]]) -> None: ...
+    def start(self, requests: list[tuple[int, Callable[[], Coroutine[object, None, Value]]]]) -> None: ...
 
-    def answers(self) -> list[tuple[int, Any, Exception | None]]: ...
+    def answers(self) -> list[tuple[int, Value, Exception | None]]: ...
 
     def wait(self, seconds: float) -> bool: ...
 
@@ -174,7 +174,7 @@ class Requests(Protocol):
 
     async def sleep(self, seconds: float) -> None: ...
 
-    async def within(self, seconds: float, request: Awaitable[Any], otherwise: Callable[[], Any]) -> Any: ...
+    async def within(self, seconds: float, request: Awaitable[Value], otherwise: Callable[[], Value]) -> Value: ...
 
 
 @fast_dataclass
@@ -190,7 +190,7 @@ class RetryPolicy:
 
     attempts: int
     backoff_ms: Callable[[int], float]
-    on_result: Callable[[list[Any]], bool] | None
+    on_result: Callable[[list[Value]], bool] | None
     on_exception: Callable[[Exception], bool] | None
 
 
@@ -401,19 +401,19 @@ class AsyncOperator(FunctionsOperator):
 
     # --- one request, on the thread of the event loop
 
-    async def _request(self, value: Value) -> list[Any]:
+    async def _request(self, value: Value) -> list[Value]:
         assert self._requests is not None
         # The time covers all attempts, as in Flink.
         results = await self._requests.within(self.timeout, self._attempts(value), partial(self._timed_out, value))
         return self._checked(results, value)
 
-    def _timed_out(self, value: Value) -> Any:
+    def _timed_out(self, value: Value) -> Value:
         timeout = getattr(self.function.function, "timeout", None)
         if timeout is None:
             raise TimeoutError(f"The async request for {value!r} took longer than {self.timeout:g} s.")
         return timeout(value)
 
-    async def _attempts(self, value: Value) -> Any:
+    async def _attempts(self, value: Value) -> Value:
         retry = self.retry
         attempt = 1
         while True:
@@ -428,7 +428,7 @@ class AsyncOperator(FunctionsOperator):
             await self._requests.sleep(retry.backoff_ms(attempt) / 1000)
             attempt += 1
 
-    def _checked(self, results: Any, value: Value) -> list[Any]:
+    def _checked(self, results: Value, value: Value) -> list[Value]:
         if isinstance(results, (list, tuple)):
             return list(results)
         wrong = "cannot be none" if results is None else "should be of list type"
@@ -437,5 +437,5 @@ class AsyncOperator(FunctionsOperator):
         )
 
 
-def _matches(predicate: Callable[[Value], bool] | None, outcome: Any) -> bool:
+def _matches(predicate: Callable[[Value], bool] | None, outcome: Value) -> bool:
     return predicate is not None and predicate(outcome)

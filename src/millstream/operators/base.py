@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from millstream.common.aliases import Value
 from millstream.common.fast_dataclass import fast_dataclass
@@ -19,6 +19,9 @@ from millstream.operators.functions.context import RuntimeContext
 from millstream.operators.runtime.budget import Budget
 from millstream.state.key_groups import PLAIN_KEYS, hashable
 from millstream.state.keyed import KeyedState
+
+if TYPE_CHECKING:
+    from millstream.operators.async_io import Requests
 
 
 class OperatorTraits:
@@ -74,9 +77,9 @@ Emit = Callable[..., None]
 # Emits a watermark (None: idle) after an operator.
 Advance = Callable[[int | None], None]
 # An operator's part of the runtime snapshot; only the operator knows its type.
-OperatorSnapshot = Any
+OperatorSnapshot = Value
 # A split of a source; only the source knows its type.
-Split = Any
+Split = Value
 
 
 def _unknown_memory() -> int:
@@ -96,7 +99,7 @@ class RuntimeServices:
     """
 
     clock: Callable[[], int]
-    requests: Callable[[int], Any]
+    requests: Callable[[int], Requests]
     stopwatch: Callable[[], float]
     timer_lag: int = 0
     resident: Callable[[], int] = _unknown_memory
@@ -122,7 +125,7 @@ class OperatorSetup:
         return self.services.clock
 
     @property
-    def requests(self) -> Callable[[int], Any]:
+    def requests(self) -> Callable[[int], Requests]:
         return self.services.requests
 
 
@@ -133,7 +136,7 @@ class OperatorDiagnostics:
     late_records: Sequence[tuple[Value, int, int]] = ()
     # The method that is firing and its arguments, of which the second is the key. It stays set after a failure, so that
     # a replay can fire it again alone.
-    firing: tuple[str, tuple[Any, ...]] | None = None
+    firing: tuple[str, tuple[Value, ...]] | None = None
 
     def event_time_backlog(self) -> Iterable[tuple[str, int, int]]:
         """Return the windows and timers that wait for event time: kind, count, and earliest time."""

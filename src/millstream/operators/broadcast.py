@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from millstream.common.aliases import Key as UserKey
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
 from millstream.operators.base import Downstream, OperatorSetup
 from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
@@ -19,7 +20,7 @@ from millstream.operators.process import ProcessContext, TimedOperator
 from millstream.operators.runtime.timers import TimerService
 from millstream.state.descriptors import MapStateDescriptor, StateDescriptor
 from millstream.state.key_groups import thaw
-from millstream.state.table import NO_KEY
+from millstream.state.table import NO_KEY, KeyCell
 
 
 class BroadcastReadContext(ProcessContext):
@@ -27,7 +28,7 @@ class BroadcastReadContext(ProcessContext):
 
     __slots__ = ("_operator",)
 
-    def __init__(self, operator: BroadcastProcessOperator, cell: Any, service: TimerService) -> None:
+    def __init__(self, operator: BroadcastProcessOperator, cell: KeyCell | None, service: TimerService) -> None:
         super().__init__(cell, service)
         self._operator = operator
 
@@ -53,7 +54,9 @@ class BroadcastWriteContext(BroadcastReadContext):
         """Return a broadcast state for reading and writing."""
         return self._operator.broadcast_state(state_descriptor)
 
-    def apply_to_keyed_state(self, state_descriptor: StateDescriptor, function: Callable[[Any, Any], None]) -> None:
+    def apply_to_keyed_state(
+        self, state_descriptor: StateDescriptor, function: Callable[[UserKey, Value], None]
+    ) -> None:
         """Call `function(key, state)` for every key that has this state."""
         state = self._operator.setup.state
         if state is None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
 
+from millstream.common.aliases import Key as UserKey
 from millstream.common.aliases import Value
 from millstream.common.watermark_strategy import MIN_WATERMARK
 from millstream.operators.base import Downstream, OperatorSetup
@@ -32,7 +32,7 @@ class ProcessContext:
         """Return the timestamp of the record or timer; -2^63 if there is none."""
         return MIN_WATERMARK if self._timestamp is None else self._timestamp
 
-    def get_current_key(self) -> Any:
+    def get_current_key(self) -> UserKey:
         """Return the key of the record."""
         if self._cell is None:
             raise AttributeError("get_current_key() needs a keyed stream: call key_by(...) before process(...).")
@@ -117,7 +117,7 @@ class ProcessOperator(TimedOperator):
         self.call(w, self.methods[input_index], self._context, value, downstream)
 
 
-def one_by_one(results: Any) -> Iterator[Value]:
+def one_by_one(results: Iterable[Value]) -> Iterator[Value]:
     """Yield results from inside our own code, so that errors of a generator are attributed to the user."""
     yield from results
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from typing import Any, Generic
+from typing import Generic
 
 from millstream.common.aliases import T_contra, Value
 from millstream.common.fast_dataclass import fast_dataclass
@@ -17,9 +17,9 @@ from millstream.operators.functions.user_function import UserFunction
 from millstream.operators.stateful import FunctionOperator
 
 # What a writer passes to the committer for one epoch; it is pickled.
-Committable = Any
+Committable = Value
 # The state that a writer passes to the writer of the next epoch; only the writer knows its type.
-WriterSnapshot = Any
+WriterSnapshot = Value
 
 
 class SinkWriter(ABC):
@@ -181,11 +181,11 @@ class SinkOperator(Operator):
             w.line(f"{w.bind(self.writer.write, 'write')}({value.name})", self, value.name)
         self.taken.count(w, f"len({value.name})" if self.takes_batches else "1")
 
-    def runtime_snapshot(self) -> Any:
+    def runtime_snapshot(self) -> tuple[WriterSnapshot]:
         # In a tuple, because None alone is not restored: it must clear the state of an outdated writer.
         return (self.writer.runtime_snapshot(),)
 
-    def restore(self, snapshot: WriterSnapshot) -> None:
+    def restore(self, snapshot: tuple[WriterSnapshot]) -> None:
         self.writer.restore(snapshot[0])
 
     def close(self) -> None:

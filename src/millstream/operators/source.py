@@ -6,14 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from copy import copy
 from dataclasses import replace
-from typing import Any, Generic, Self
+from typing import Generic, Self
 
 from millstream.common.aliases import T_co, Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.inferred_types import ANYTHING, InferredType, Whole
 from millstream.common.typeinfo import TypeInformation
-from millstream.operators.base import Downstream, Operator
+from millstream.operators.base import Downstream, Operator, Split
 from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
 from millstream.operators.diagnostics.bad_records import COUNTER, BadRecord, BadRecords
 from millstream.operators.functions.output_tag import OutputTag
@@ -23,7 +23,10 @@ from millstream.state.key_groups import stable_hash
 Lags = Mapping[int, Mapping[str, Mapping[int, int]]]
 
 # The part of a split that one subtask reads in one epoch; opaque to all but its source.
-SplitRange = Any
+SplitRange = Value
+
+# The position of an enumerator; only the source knows its type.
+EnumeratorSnapshot = Value
 
 
 @fast_dataclass
@@ -70,7 +73,7 @@ class SplitEnumerator(ABC):
         return False
 
     @abstractmethod
-    def snapshot(self) -> Any:
+    def snapshot(self) -> EnumeratorSnapshot:
         """Return the position from which a new enumerator can continue. It is pickled."""
 
     def next_poll(self, now: float) -> float | None:
@@ -84,7 +87,7 @@ class SplitEnumerator(ABC):
     def listen(self, wake: Callable[[], None]) -> None:
         """Register a function that triggers a poll; it may be called from any thread when input arrives."""
 
-    def committed(self, snapshot: Any) -> None:
+    def committed(self, snapshot: EnumeratorSnapshot) -> None:
         """Handle a completed checkpoint: all input assigned before the snapshot is processed."""
 
     def close(self) -> None:
@@ -108,7 +111,7 @@ class SourceReader(ABC):
                 yield list(batch)[read:] if read else batch
             read = max(read - len(batch), 0)
 
-    def split_of(self, split_range: SplitRange) -> Any:
+    def split_of(self, split_range: SplitRange) -> Split:
         """Return the split of a range; each split has its own watermark. None: the source has no splits."""
         return None
 
@@ -151,7 +154,7 @@ class Source(ABC, Generic[T_co]):
         return False
 
     @abstractmethod
-    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+    def create_enumerator(self, parallelism: int, restored: EnumeratorSnapshot = None) -> SplitEnumerator:
         """Return a new enumerator, or one restored from a snapshot."""
 
     @abstractmethod
@@ -181,7 +184,7 @@ class Source(ABC, Generic[T_co]):
         tolerant.bad_records = policy
         return tolerant
 
-    def subtask_of(self, split: Any, parallelism: int) -> int:
+    def subtask_of(self, split: Split, parallelism: int) -> int:
         """Return the subtask that reads a split, and so restores its watermark."""
         return split % parallelism if isinstance(split, int) else stable_hash(split) % parallelism
 

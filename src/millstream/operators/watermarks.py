@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
 
 from millstream.common.aliases import Value
 from millstream.common.errors import MillstreamError
@@ -341,7 +340,7 @@ class WatermarkOperator(WatermarkEmitter):
         self._split = next(iter(self._splits.values()))
 
 
-def _not_a_timestamp(timestamp: Any) -> None:
+def _not_a_timestamp(timestamp: object) -> None:
     raise MillstreamError(
         f"The timestamp assigner returned {timestamp!r} ({type(timestamp).__name__}): it must return the event time in "
         "milliseconds as an int."

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Hashable, Iterable
-from typing import Any
+from typing import TypedDict, Unpack
 
 from millstream.checkpoint.restore import InitialState, edges_of
 from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, SubtaskSnapshot, VertexSnapshot, operator_of
@@ -29,6 +29,19 @@ from millstream.operators.watermarks import WatermarkOperator
 from millstream.state.changelog import StoredState
 from millstream.state.keyed import Version
 from millstream.state.restored import Restored
+
+
+class TaskFields(TypedDict, total=False):
+    """The fields of LevelTask that the caller of `Execution.tasks` sets."""
+
+    slice: float
+    reads: bool
+    checkpoint: int | None
+    flush: bool
+    whole_state: bool
+    savepoint: str | None
+    last_checkpoint: int
+
 
 _NO_PROGRESS = Progress(MIN_WATERMARK, {})
 
@@ -218,13 +231,12 @@ class Execution:
         return min(self._wakes.values(), default=None)
 
     def tasks(
-        self, split_ranges: SplitRanges, ending: frozenset[int], writes_state: bool = True, **fields: Any
+        self, split_ranges: SplitRanges, ending: frozenset[int], writes_state: bool = True, **fields: Unpack[TaskFields]
     ) -> list[LevelTask]:
         """Return the tasks of the next epoch's levels; `fields` are further fields of LevelTask."""
         self.epoch += 1
         self._writes_state = writes_state
         self._ending |= ending
-        fields = {**fields, "writes_state": writes_state, "held_epoch": self._in_memory}
         # Without a slice, subtasks wait for buffer space themselves.
         paused = self.backpressured_sources() if fields.get("slice", math.inf) < math.inf else frozenset()
         return [self._task(level, split_ranges, ending, paused, fields) for level in range(self.plan.levels)]
@@ -235,7 +247,7 @@ class Execution:
         split_ranges: SplitRanges,
         ending: frozenset[int],
         paused: frozenset[int],
-        fields: dict[str, Any],
+        fields: TaskFields,
     ) -> LevelTask:
         vertices = [v for v in self.plan.vertices if v.level == level]
         splits_ahead = self.splits_ahead()
@@ -250,6 +262,8 @@ class Execution:
             state_files={a: self._checked(a, files) for a in addresses if (files := self._state_files.get(a))},
             runtime_snapshots={a: packed for a in addresses if (packed := self._runtime_snapshots.get(a))},
             held_state_epochs={a: self._held_since[a] for a in addresses if a in self._held_since},
+            held_epoch=self._in_memory,
+            writes_state=self._writes_state,
             **fields,
         )
 

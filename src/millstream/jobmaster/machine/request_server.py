@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from millstream.checkpoint.manifest import Manifest
 from millstream.checkpoint.restore import restore
@@ -106,11 +105,10 @@ class RequestServer(EpochCycle):
             case SavepointRequest():
                 ending = self._job.execution.running_sources() if request.drain else frozenset()
                 # Staged output is committed before the savepoint completes, so the savepoint need not name it.
-                fields: dict[str, Any] = {"ending": ending, "savepoint": self._location(request)}
-                if request.drain:
-                    # Sources read all assigned input before they end.
-                    fields |= {"slice": math.inf, "reads": True}
-                return self._begin(self._plan_for_request(checkpoint=enabled, **fields))
+                plan = self._plan_for_request(
+                    checkpoint=enabled, ending=ending, savepoint=self._location(request), drain=request.drain
+                )
+                return self._begin(plan)
             case CheckpointRequest():
                 return (
                     self._begin(self._plan_for_request(checkpoint=True)) if enabled else self._refuse(_no_checkpoints())
@@ -121,10 +119,28 @@ class RequestServer(EpochCycle):
             case RequirementsRequest():
                 raise AssertionError("requirements are handled at once")
 
-    def _plan_for_request(self, **fields: Any) -> EpochPlan:
-        """Return an epoch plan for a request: sources read nothing in it, not even pending input."""
-        defaults = {"flush": True, "snapshot": True, "then": JobPhase.SERVING, "slice": self._slice, "reads": False}
-        return EpochPlan(**{**defaults, **fields})
+    def _plan_for_request(
+        self,
+        *,
+        checkpoint: bool,
+        ending: frozenset[int] = frozenset(),
+        savepoint: str | None = None,
+        drain: bool = False,
+    ) -> EpochPlan:
+        """Return an epoch plan for a request.
+
+        Sources read nothing in it, not even pending input. With `drain` they read all assigned input before they end.
+        """
+        return EpochPlan(
+            ending=ending,
+            slice=math.inf if drain else self._slice,
+            reads=drain,
+            checkpoint=checkpoint,
+            flush=True,
+            savepoint=savepoint,
+            snapshot=True,
+            then=JobPhase.SERVING,
+        )
 
     def _location(self, request: SavepointRequest) -> str:
         job = self._job.plan.settings.job_id
@@ -189,7 +205,7 @@ class RequestServer(EpochCycle):
         self._is_stopped = self._served.stop
         return self._answer(event.location)
 
-    def _answer(self, result: Any) -> Instructions:
+    def _answer(self, result: str | None) -> Instructions:
         request = self._done_with_request()
         return [i.Answer(request=request, result=result)]
 

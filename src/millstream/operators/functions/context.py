@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
 from millstream.operators.functions.metrics import MetricGroup
 from millstream.state.descriptors import (
@@ -102,7 +101,7 @@ class RuntimeContext:
         state: AggregatingState = self._state(state_descriptor)
         return state
 
-    def _state(self, descriptor: StateDescriptor) -> Any:
+    def _state(self, descriptor: StateDescriptor) -> Value:
         if self._keyed_state is None:
             raise InvalidProgramError(
                 f"Operator '{self._task_name}' uses keyed state {descriptor.name!r} but its input is not keyed: "

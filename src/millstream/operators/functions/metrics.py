@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from millstream.common.aliases import Value
 
@@ -66,7 +65,7 @@ class Distribution(Metric):
         self._min = value if self._min is None else min(self._min, value)
         self._max = value if self._max is None else max(self._max, value)
 
-    def get_values(self) -> dict[str, Any]:
+    def get_values(self) -> dict[str, int | None]:
         """Return count, sum, minimum and maximum."""
         return {"count": self._count, "sum": self._sum, "min": self._min, "max": self._max}
 
@@ -76,7 +75,7 @@ class MetricGroup:
 
     def __init__(self, path: tuple[str, ...] = ()) -> None:
         self._path = path
-        self._metrics: dict[str, Metric | Callable[[], Any]] = {}
+        self._metrics: dict[str, Metric | Callable[[], Value]] = {}
         self._groups: dict[str, MetricGroup] = {}
 
     def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
@@ -90,7 +89,7 @@ class MetricGroup:
         self._metrics[name] = counter
         return counter
 
-    def gauge(self, name: str, obj: Callable[[], Any]) -> None:
+    def gauge(self, name: str, obj: Callable[[], Value]) -> None:
         """Create a gauge from a function that returns its value."""
         self._metrics[name] = obj
 
@@ -106,7 +105,7 @@ class MetricGroup:
         self._metrics[name] = distribution
         return distribution
 
-    def values(self) -> Iterator[tuple[str, Any]]:
+    def values(self) -> Iterator[tuple[str, Value]]:
         """Yield the dotted name and current value of every metric."""
         for name, metric in self._metrics.items():
             if isinstance(metric, Counter):

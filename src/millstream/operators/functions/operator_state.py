@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from types import GenericAlias
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from millstream.common.aliases import Key, Value
 from millstream.common.immutability import detach
@@ -25,12 +25,12 @@ class ReadOnlyBroadcastState:
     """A broadcast state as the non-broadcast side sees it."""
 
     # Annotations may be parameterized, as in `BroadcastState[str, int]`.
-    __class_getitem__: ClassVar[Any] = classmethod(GenericAlias)
+    __class_getitem__: ClassVar[object] = classmethod(GenericAlias)
 
     def __init__(self, state: MapState) -> None:
         self._state = state
 
-    def get(self, key: Key) -> Any:
+    def get(self, key: Key) -> Value:
         """Return the value of a key, or None."""
         return self._state.get(key)
 
@@ -38,7 +38,7 @@ class ReadOnlyBroadcastState:
         """Return whether a key has a value."""
         return self._state.contains(key)
 
-    def items(self) -> Iterable[tuple[Any, Any]]:
+    def items(self) -> Iterable[tuple[Key, Value]]:
         """Return keys and values."""
         return self._state.items()
 
@@ -54,7 +54,7 @@ class ReadOnlyBroadcastState:
         """Return whether the state is empty."""
         return self._state.is_empty()
 
-    def __getitem__(self, key: Key) -> Any:
+    def __getitem__(self, key: Key) -> Value:
         return self._state.get(key)
 
     def __contains__(self, key: Key) -> bool:
@@ -75,7 +75,7 @@ class BroadcastState(ReadOnlyBroadcastState):
         """Set the value of a key."""
         self._state.put(key, value)
 
-    def put_all(self, dict_value: dict[Any, Any]) -> None:
+    def put_all(self, dict_value: dict[Key, Value]) -> None:
         """Set the values of several keys."""
         self._state.put_all(dict_value)
 
@@ -116,7 +116,7 @@ class OperatorStateStore:
         state: ListState = self._handle(state_descriptor, "union")
         return state
 
-    def _handle(self, descriptor: StateDescriptor, how: str) -> Any:
+    def _handle(self, descriptor: StateDescriptor, how: str) -> Value:
         return self._state.handle(renamed(descriptor, f"{how}.{descriptor.name}"), self._cell)
 
     @property
@@ -157,7 +157,7 @@ class FunctionSnapshotContext:
 def each_keyed_state(
     state: KeyedState,
     descriptor: StateDescriptor,
-    function: Callable[[Any, Any], None],
+    function: Callable[[Key, Value], None],
     thaw: Callable[[Value], Value],
 ) -> None:
     """Call a function with every key that has a state, and the state."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from millstream.common.aliases import Value
+from millstream.common.aliases import UserCode, Value
 from millstream.operators.functions.context import RuntimeContext
 
 F = TypeVar("F", bound=Callable[..., Value])
@@ -22,7 +22,7 @@ class UserFunction:
 
     __slots__ = ("function", "method")
 
-    def __init__(self, function: Any, method: str | None) -> None:
+    def __init__(self, function: UserCode, method: str | None) -> None:
         self.function = function
         self.method = method
 

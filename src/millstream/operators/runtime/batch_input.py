@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
 
-from millstream.common.aliases import Key
+from millstream.common.aliases import Key, Value
 from millstream.common.watermark_strategy import MIN_WATERMARK
 from millstream.operators.runtime.blocks import Block
 from millstream.operators.runtime.record_writer import Edge
@@ -18,7 +17,7 @@ from millstream.state.table import BY_NAMESPACE
 _TABLE = "_batch_input"
 
 # The retained fields of a record: timestamp, edge and value.
-_Row = tuple[int | None, int, Any]
+_Row = tuple[int | None, int, Value]
 
 
 class BatchInput:
@@ -39,7 +38,7 @@ class BatchInput:
 
     def by_key(self) -> Iterator[Iterator[tuple[Edge, Block]]]:
         """Yield the records of each key; consecutive records of one edge form one block."""
-        by_key: dict[Any, list[_Row]] = {}
+        by_key: dict[Key, list[_Row]] = {}
         for (key, _), rows in self._state.table(_TABLE, LIST, BY_NAMESPACE).rows():
             by_key.setdefault(key, []).extend(rows)
         for key, rows in by_key.items():

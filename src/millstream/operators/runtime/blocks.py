@@ -15,8 +15,10 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
+from millstream.common.aliases import Key as UserKey
+from millstream.common.aliases import Value
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.inferred_types import ANYTHING, Anything, Fixed, InferredType, constant, inferred_type_of
 from millstream.common.pickles import dump
@@ -30,7 +32,7 @@ END_OF_INPUT = 1
 IDLE = 2
 
 # Key, value and timestamp; None for a key or timestamp that the layout does not transport.
-Record = tuple[Any, Any, int | None]
+Record = tuple[UserKey, Value, int | None]
 
 _ADDRESS = struct.Struct(">IHIIII")
 
@@ -109,7 +111,7 @@ class Layout:
 
     def block_of(self, records: Iterable[Record]) -> Block:
         """Return a block of records."""
-        items: list[Any] = []
+        items: list[Value] = []
         for key, value, timestamp in records:
             if self.has_key:
                 items.append(key)
@@ -206,7 +208,7 @@ class Block:
 
     __slots__ = ("_controls", "_items", "_stride", "layout")
 
-    def __init__(self, layout: Layout, items: list[Any], controls: list[Control]) -> None:
+    def __init__(self, layout: Layout, items: list[Value], controls: list[Control]) -> None:
         self.layout = layout
         self._stride = layout._stride
         self._items = items
@@ -222,12 +224,12 @@ class Block:
         return not self._items and not self._controls
 
     @property
-    def append(self) -> Callable[[Any], None]:
+    def append(self) -> Callable[[Value], None]:
         """The function that `Layout.append_code` calls; valid as long as the block."""
         return self._items.append
 
     @property
-    def content(self) -> Any:
+    def content(self) -> list[Value]:
         """The items that the loop of `Layout.loop` iterates over."""
         return self._items
 
@@ -240,7 +242,7 @@ class Block:
         """Append a control element."""
         self._controls.append((len(self), kind, value))
 
-    def columns(self) -> tuple[list[Any], list[Any], list[int | None]]:
+    def columns(self) -> tuple[list[UserKey], list[Value], list[int | None]]:
         """Return the keys, the values and the timestamps of the records."""
         layout, items, stride = self.layout, self._items, self._stride
         keys = items[::stride] if layout.has_key else [None] * len(self)
@@ -249,13 +251,13 @@ class Block:
             return keys, items[layout.has_key :: stride], timestamps
         return keys, *self._put_together(layout.pieces)
 
-    def _put_together(self, pieces: Pieces) -> tuple[list[Any], list[int | None]]:
+    def _put_together(self, pieces: Pieces) -> tuple[list[Value], list[int | None]]:
         """Return the values and timestamps of split records."""
         layout, items, stride, count = self.layout, self._items, self._stride, len(self)
-        columns: list[list[Any]] = [[value] * count for value in pieces.constants]
+        columns: list[list[Value]] = [[value] * count for value in pieces.constants]
         for offset, member in enumerate(pieces.sent, int(layout.has_key)):
             columns[member] = items[offset::stride]
-        timestamps: list[Any] = [None] * count
+        timestamps: list[int | None] = [None] * count
         if layout.has_timestamp:
             timestamps = items[stride - 1 :: stride] if pieces.timestamp is None else columns[pieces.timestamp]
         return list(zip(*columns, strict=True)), timestamps

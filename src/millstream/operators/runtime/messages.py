@@ -7,10 +7,11 @@ each slot needs, and `with_slot_part` reassembles them in the slot.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from millstream.common.aliases import Value
 from millstream.common.checksums import Checksum
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.operators.diagnostics.io_metrics import SlotTraffic
@@ -18,6 +19,7 @@ from millstream.operators.diagnostics.sampling import StackSamples
 from millstream.operators.diagnostics.subtask_diagnostics import SubtaskDiagnostics
 from millstream.operators.runtime.runtime_snapshot import has_pending_input, has_requests
 from millstream.operators.runtime.vertex import JobSettings, Vertex
+from millstream.operators.sink import Committable
 from millstream.operators.source import SplitRange
 from millstream.state.changelog import StoredState
 from millstream.state.keyed import Version
@@ -78,7 +80,7 @@ class LevelTask:
     slice: float = math.inf
     reads: bool = True
     paused_sources: frozenset[int] = frozenset()
-    paused_splits: dict[int, frozenset[Any]] = field(default_factory=dict)
+    paused_splits: dict[int, frozenset[Hashable]] = field(default_factory=dict)
     state_files: dict[Address, dict[str, Version]] = field(default_factory=dict)
     held_epoch: int | None = None
     writes_state: bool = True
@@ -153,7 +155,7 @@ class Progress(NamedTuple):
     """
 
     watermark: int
-    splits: Mapping[Any, int]
+    splits: Mapping[Hashable, int]
 
 
 @fast_dataclass(kw_only=True)
@@ -186,9 +188,9 @@ class SubtaskReport:
     bytes_out: int
     state_files: dict[str, Version]
     state_bytes: int
-    committables: dict[str, Any]
+    committables: dict[str, Committable]
     watermark: int
-    metrics: dict[str, Any]
+    metrics: dict[str, Value]
     runtime_snapshot: bytes
     next_wake: int | None
     aligned: dict[str, Progress]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import cycle
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.common.aliases import Key, Value
 from millstream.common.coercion import Converter
@@ -22,7 +22,7 @@ from millstream.state.key_groups import PLAIN_KEYS, freeze, hashable, key_group,
 if TYPE_CHECKING:
     from millstream.operators.runtime.blocks import Block
 
-Append = Callable[[Any], None]
+Append = Callable[[Value], None]
 
 # A sender caches the routes of this many keys, then clears the cache to bound its memory.
 MAX_CACHED_KEYS = 1 << 20
@@ -75,15 +75,15 @@ class Partitioner:
         """
         return w.bind(appends[0], "append"), None
 
-    def sender(self, appends: list[Append], context: PartitionerContext) -> Callable[[Any], None]:
+    def sender(self, appends: list[Append], context: PartitionerContext) -> Append:
         """Return a function that appends the rows of a batch to their buckets."""
         raise NotImplementedError(f"{type(self).__name__} does not split batches")
 
-    def some_keys(self, block: Block, random: Random) -> list[Any]:
+    def some_keys(self, block: Block, random: Random) -> list[Key]:
         """Return the keys of a few records of a block, as a sample for hot keys."""
         return []
 
-    def own_part(self, batch: Any, groups: range, max_parallelism: int) -> Any:
+    def own_part(self, batch: Value, groups: range, max_parallelism: int) -> Value:
         """Return the rows of a batch whose keys are in one of the key groups."""
         raise NotImplementedError(f"{type(self).__name__} does not split batches")
 
@@ -221,7 +221,7 @@ class _Routes:
     def __init__(self, appends: list[Append], context: PartitionerContext) -> None:
         groups, parallelism = context.next_max_parallelism, context.next_parallelism
         # A plain dict has the fastest lookups.
-        self.known: dict[Any, Append] = {}
+        self.known: dict[Key, Append] = {}
         self._groups = groups
         self._by_group = [appends[owner(g, parallelism, groups)] for g in range(groups)]
 
@@ -253,7 +253,7 @@ class KeyPartitioner(Partitioner):
         """Whether the key is a member of the record, which the receiver extracts as cheaply as the sender."""
         return is_path(self.selector.call)
 
-    def some_keys(self, block: Block, random: Random) -> list[Any]:
+    def some_keys(self, block: Block, random: Random) -> list[Key]:
         keys, values, _ = block.columns()
         return keys if block.layout.has_key else list(map(self.select, values))
 
@@ -302,7 +302,7 @@ def _coercion_of(key_type: TypeInformation | None) -> Converter | None:
     if convert is None:
         return None
 
-    def coerce(key: Key) -> Any:
+    def coerce(key: Key) -> Key:
         try:
             return convert(key)
         except TypeMismatchError as e:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from millstream.common.errors import RecordTooLargeError
 from millstream.common.fast_dataclass import fast_dataclass
@@ -84,7 +83,7 @@ class EdgeWriter:
             self._layout = replace(self.edge.layout, pieces=Pieces.of(*self._known))
         self._buckets = [self._layout.new_block() for _ in self._targets]
 
-    def code(self, w: CodeWriter, value: Var, operator: Any) -> None:
+    def code(self, w: CodeWriter, value: Var, operator: object) -> None:
         """Write the lines that append a record to its bucket."""
         self._check(w, value)
         value = detached(w, value)

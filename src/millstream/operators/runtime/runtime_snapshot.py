@@ -13,17 +13,19 @@ import pickle
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from millstream.common.errors import DamagedStateError
 from millstream.common.pickles import dump
+from millstream.operators.base import OperatorSnapshot, Split
+from millstream.operators.source import SplitRange
 
 # The manifest version that introduced this format.
 VERSION = 3
 _HEAD = struct.Struct(">BBH")
 
 # A split range that is not read to its end: its split, the range, and the number of records read.
-PendingRange = tuple[Any, Any, int]
+PendingRange = tuple[Split, SplitRange, int]
 
 # An edge and the index of the sending subtask.
 ChannelAddress = tuple[int, int]
@@ -88,7 +90,7 @@ class RuntimeSnapshot:
     idle: bool
     ended: bool
     channels: Mapping[ChannelAddress, ChannelSnapshot]
-    operators: Mapping[str, Any]
+    operators: Mapping[str, OperatorSnapshot]
     watermarks: Mapping[str, int]
     ended_edges: frozenset[int] | None = None
     pending_ranges: Sequence[PendingRange] = ()
@@ -103,7 +105,7 @@ def encode(
     idle: bool,
     ended: bool,
     channels: Mapping[ChannelAddress, ChannelState],
-    operators: Mapping[str, Any],
+    operators: Mapping[str, OperatorSnapshot],
     watermarks: Mapping[str, int],
     ended_edges: frozenset[int] | None = None,
     pending_ranges: Sequence[PendingRange] = (),

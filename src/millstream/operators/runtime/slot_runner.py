@@ -9,8 +9,8 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Any
 
+from millstream.common.aliases import Key, Value
 from millstream.common.faults import fault_point
 from millstream.common.pickles import dump
 from millstream.operators.base import RuntimeServices
@@ -190,7 +190,7 @@ class SlotRunner:
         for subtask in self._subtasks.values():
             yield from subtask.states()
 
-    def state_rows(self, table: str) -> Iterator[tuple[Any, Any]]:
+    def state_rows(self, table: str) -> Iterator[tuple[Key, Value]]:
         """Yield the rows of the state tables with this name."""
         for _, state in self.states():
             yield from state.rows(table)

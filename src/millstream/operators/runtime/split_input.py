@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Generator, Iterator, Sequence
-from typing import Any
 
 from millstream.common.aliases import Value
 from millstream.common.watermark_strategy import MAX_WATERMARK
+from millstream.operators.base import Split
 from millstream.operators.diagnostics.subtask_diagnostics import DiagnosticsCollector
 from millstream.operators.runtime.runtime_snapshot import SPLIT_RANGES, PendingRange, RuntimeSnapshot
 from millstream.operators.runtime.subtask_chain import Loop, Outgoing, SubtaskChain
@@ -26,7 +26,7 @@ class OpenSplitRange:
         offset: the number of records read of the current batch.
     """
 
-    def __init__(self, reader: SourceReader, split: Any, split_range: SplitRange, read: int) -> None:
+    def __init__(self, reader: SourceReader, split: Split, split_range: SplitRange, read: int) -> None:
         self._reader = reader
         self.split = split
         self.split_range = split_range
@@ -57,7 +57,7 @@ class OpenSplitRange:
         return records
 
 
-def _can_be_sliced(batch: Any) -> bool:
+def _can_be_sliced(batch: object) -> bool:
     return isinstance(batch, Sequence) and not isinstance(batch, deque)
 
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 from millstream.common.faults import fault_point
-from millstream.operators.base import RuntimeServices
+from millstream.operators.base import OperatorSnapshot, RuntimeServices
 from millstream.operators.diagnostics.subtask_diagnostics import DiagnosticsCollector
 from millstream.operators.runtime.blocks import AddressedBlock
 from millstream.operators.runtime.budget import Budget
@@ -217,7 +216,9 @@ class Subtask:
 
     def _snapshot(self) -> bytes:
         chain, subtask_input = self._chain, self._input
-        operators: dict[str, Any] = {i: data for i, o in chain.operators if (data := o.runtime_snapshot()) is not None}
+        operators: dict[str, OperatorSnapshot] = {
+            i: data for i, o in chain.operators if (data := o.runtime_snapshot()) is not None
+        }
         self._last_snapshot = encode(
             watermark=chain.time.watermark,
             idle=chain.time.is_idle,

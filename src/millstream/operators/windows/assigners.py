@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
-from millstream.common.aliases import Key, Value
+from millstream.common.aliases import Key, UserCode, Value
 from millstream.common.errors import InvalidProgramError
+from millstream.common.serializer import TypeSerializer
 from millstream.common.time import Duration, Time, to_millis
 from millstream.common.watermark_strategy import MIN_WATERMARK
+from millstream.operators.functions.context import RuntimeContext
 from millstream.operators.windows.triggers import (
     CountTrigger,
     EventTimeTrigger,
@@ -20,6 +22,7 @@ from millstream.operators.windows.triggers import (
 )
 from millstream.operators.windows.windows import (
     GLOBAL,
+    AnyWindow,
     CountWindow,
     GlobalWindow,
     TimeWindow,
@@ -32,6 +35,8 @@ from millstream.state.table import StateTable
 T = TypeVar("T")
 W = TypeVar("W")
 Length = Time | Duration | int
+# The StreamExecutionEnvironment, which the DataStream API above this package defines.
+Environment: TypeAlias = Value
 
 
 class WindowAssignerContext(ABC):
@@ -42,7 +47,7 @@ class WindowAssignerContext(ABC):
         """Return the processing time in milliseconds."""
 
     @abstractmethod
-    def get_runtime_context(self) -> Any:
+    def get_runtime_context(self) -> RuntimeContext:
         """Return the runtime context of the operator."""
 
 
@@ -60,14 +65,14 @@ class WindowAssigner(ABC, Generic[T, W]):
         """Return the windows of a record."""
 
     @abstractmethod
-    def get_default_trigger(self, env: Any = None) -> Trigger[T, W]:
+    def get_default_trigger(self, env: Environment = None) -> Trigger[T, W]:
         """Return the trigger to use if the program sets none."""
 
     @abstractmethod
     def is_event_time(self) -> bool:
         """Return whether windows are in event time."""
 
-    def get_window_serializer(self) -> Any:
+    def get_window_serializer(self) -> TypeSerializer[W] | None:
         """Accepted for compatibility with Flink; windows are pickled."""
         return None
 
@@ -127,7 +132,7 @@ class _ByEventTime(_TimeWindows[T]):
         _needs_timestamp(timestamp, self)
         return self._windows_at(element, timestamp)
 
-    def get_default_trigger(self, env: Any = None) -> Trigger[T, TimeWindow]:
+    def get_default_trigger(self, env: Environment = None) -> Trigger[T, TimeWindow]:
         return EventTimeTrigger()
 
     def is_event_time(self) -> bool:
@@ -140,7 +145,7 @@ class _ByProcessingTime(_TimeWindows[T]):
     def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[TimeWindow]:
         return self._windows_at(element, context.get_current_processing_time())
 
-    def get_default_trigger(self, env: Any = None) -> Trigger[T, TimeWindow]:
+    def get_default_trigger(self, env: Environment = None) -> Trigger[T, TimeWindow]:
         return ProcessingTimeTrigger()
 
     def is_event_time(self) -> bool:
@@ -168,7 +173,7 @@ class TumblingEventTimeWindows(_Tumbling[T], _ByEventTime[T]):
     """Adjacent windows of one size, in event time."""
 
     @staticmethod
-    def of(size: Length, offset: Length | None = None) -> TumblingEventTimeWindows[Any]:
+    def of(size: Length, offset: Length | None = None) -> TumblingEventTimeWindows[Value]:
         """Return windows of a size, aligned to multiples of it plus an offset."""
         return TumblingEventTimeWindows(to_millis(size), _offset(offset))
 
@@ -177,7 +182,7 @@ class TumblingProcessingTimeWindows(_Tumbling[T], _ByProcessingTime[T]):
     """Adjacent windows of one size, in processing time."""
 
     @staticmethod
-    def of(size: Length, offset: Length | None = None) -> TumblingProcessingTimeWindows[Any]:
+    def of(size: Length, offset: Length | None = None) -> TumblingProcessingTimeWindows[Value]:
         """Return windows of a size, aligned to multiples of it plus an offset."""
         return TumblingProcessingTimeWindows(to_millis(size), _offset(offset))
 
@@ -204,7 +209,7 @@ class SlidingEventTimeWindows(_Sliding[T], _ByEventTime[T]):
     """Windows of one size that start at every slide, in event time."""
 
     @staticmethod
-    def of(size: Length, slide: Length, offset: Length | None = None) -> SlidingEventTimeWindows[Any]:
+    def of(size: Length, slide: Length, offset: Length | None = None) -> SlidingEventTimeWindows[Value]:
         """Return windows of a size that start at every slide, plus an offset."""
         return SlidingEventTimeWindows(to_millis(size), to_millis(slide), _offset(offset))
 
@@ -213,7 +218,7 @@ class SlidingProcessingTimeWindows(_Sliding[T], _ByProcessingTime[T]):
     """Windows of one size that start at every slide, in processing time."""
 
     @staticmethod
-    def of(size: Length, slide: Length, offset: Length | None = None) -> SlidingProcessingTimeWindows[Any]:
+    def of(size: Length, slide: Length, offset: Length | None = None) -> SlidingProcessingTimeWindows[Value]:
         """Return windows of a size that start at every slide, plus an offset."""
         return SlidingProcessingTimeWindows(to_millis(size), to_millis(slide), _offset(offset))
 
@@ -229,7 +234,7 @@ class SessionWindowTimeGapExtractor(ABC):
 class _Sessions(_TimeWindows[T], MergingWindowAssigner[T, TimeWindow]):
     """Windows that grow while records arrive within a gap of each other."""
 
-    def __init__(self, gap: int | Callable[[Any], int]) -> None:
+    def __init__(self, gap: int | Callable[[Value], int]) -> None:
         self.gap = _length(gap, f"The gap of {type(self).__name__}") if isinstance(gap, int) else gap
 
     def _windows_at(self, element: T, time: int) -> list[TimeWindow]:
@@ -247,8 +252,9 @@ class _Sessions(_TimeWindows[T], MergingWindowAssigner[T, TimeWindow]):
         return f"{type(self).__name__}({self.gap if isinstance(self.gap, int) else 'dynamic gap'})"
 
 
-def _extractor(extractor: Any) -> Callable[[Any], int]:
-    function: Callable[[Any], int] = getattr(extractor, "extract", extractor)
+def _extractor(extractor: UserCode) -> Callable[[Value], int]:
+    function: Callable[[Value], int] = extractor
+    function = getattr(function, "extract", function)
     if not callable(function):
         raise InvalidProgramError(f"with_dynamic_gap() takes a SessionWindowTimeGapExtractor, not {extractor!r}.")
     return function
@@ -261,12 +267,12 @@ class EventTimeSessionWindows(_Sessions[T], _ByEventTime[T]):
         super().__init__(session_gap)
 
     @staticmethod
-    def with_gap(size: Length) -> EventTimeSessionWindows[Any]:
+    def with_gap(size: Length) -> EventTimeSessionWindows[Value]:
         """Return sessions that end after a gap without records."""
         return EventTimeSessionWindows(to_millis(size))
 
     @staticmethod
-    def with_dynamic_gap(extractor: Any) -> EventTimeSessionWindows[Any]:
+    def with_dynamic_gap(extractor: UserCode) -> EventTimeSessionWindows[Value]:
         """Return sessions whose gap the extractor reads from each record."""
         return DynamicEventTimeSessionWindows(extractor)
 
@@ -278,12 +284,12 @@ class ProcessingTimeSessionWindows(_Sessions[T], _ByProcessingTime[T]):
         super().__init__(session_gap)
 
     @staticmethod
-    def with_gap(size: Length) -> ProcessingTimeSessionWindows[Any]:
+    def with_gap(size: Length) -> ProcessingTimeSessionWindows[Value]:
         """Return sessions that end after a gap without records."""
         return ProcessingTimeSessionWindows(to_millis(size))
 
     @staticmethod
-    def with_dynamic_gap(extractor: Any) -> ProcessingTimeSessionWindows[Any]:
+    def with_dynamic_gap(extractor: UserCode) -> ProcessingTimeSessionWindows[Value]:
         """Return sessions whose gap the extractor reads from each record."""
         return DynamicProcessingTimeSessionWindows(extractor)
 
@@ -291,14 +297,14 @@ class ProcessingTimeSessionWindows(_Sessions[T], _ByProcessingTime[T]):
 class DynamicEventTimeSessionWindows(EventTimeSessionWindows[T]):
     """Sessions in event time, with a gap per record."""
 
-    def __init__(self, session_window_time_gap_extractor: Any) -> None:
+    def __init__(self, session_window_time_gap_extractor: UserCode) -> None:
         _Sessions.__init__(self, _extractor(session_window_time_gap_extractor))
 
 
 class DynamicProcessingTimeSessionWindows(ProcessingTimeSessionWindows[T]):
     """Sessions in processing time, with a gap per record."""
 
-    def __init__(self, session_window_time_gap_extractor: Any) -> None:
+    def __init__(self, session_window_time_gap_extractor: UserCode) -> None:
         _Sessions.__init__(self, _extractor(session_window_time_gap_extractor))
 
 
@@ -306,14 +312,14 @@ class GlobalWindows(WindowAssigner[T, GlobalWindow]):
     """One window for all records; it fires only with a trigger that the program sets."""
 
     @staticmethod
-    def create() -> GlobalWindows[Any]:
+    def create() -> GlobalWindows[Value]:
         """Return the assigner; the window never ends, so set a trigger."""
         return GlobalWindows()
 
     def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[GlobalWindow]:
         return [GLOBAL]
 
-    def get_default_trigger(self, env: Any = None) -> Trigger[T, GlobalWindow]:
+    def get_default_trigger(self, env: Environment = None) -> Trigger[T, GlobalWindow]:
         return NeverTrigger()
 
     def is_event_time(self) -> bool:
@@ -333,7 +339,7 @@ class CountTumblingWindowAssigner(WindowAssigner[T, CountWindow]):
         self._seen = ValueStateDescriptor("tumble-count-assigner")
 
     @staticmethod
-    def of(window_size: int) -> CountTumblingWindowAssigner[Any]:
+    def of(window_size: int) -> CountTumblingWindowAssigner[Value]:
         """Return windows of a number of records."""
         return CountTumblingWindowAssigner(window_size)
 
@@ -343,7 +349,7 @@ class CountTumblingWindowAssigner(WindowAssigner[T, CountWindow]):
         state.update(seen + 1)
         return [CountWindow(seen // self.size)]
 
-    def get_default_trigger(self, env: Any = None) -> Trigger[T, CountWindow]:
+    def get_default_trigger(self, env: Environment = None) -> Trigger[T, CountWindow]:
         # A full window has ended: no record can be added.
         return PurgingTrigger(CountTrigger(self.size))
 
@@ -367,7 +373,7 @@ class CountSlidingWindowAssigner(WindowAssigner[T, CountWindow]):
         self._seen = ValueStateDescriptor("slide-count-assigner")
 
     @staticmethod
-    def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner[Any]:
+    def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner[Value]:
         """Return windows of `window_size` records; a new one starts every `window_slide` records."""
         return CountSlidingWindowAssigner(window_size, window_slide)
 
@@ -378,7 +384,7 @@ class CountSlidingWindowAssigner(WindowAssigner[T, CountWindow]):
         first, last = max((seen - self.size) // self.slide + 1, 0), seen // self.slide
         return [CountWindow(i) for i in range(last, first - 1, -1)]
 
-    def get_default_trigger(self, env: Any = None) -> Trigger[T, CountWindow]:
+    def get_default_trigger(self, env: Environment = None) -> Trigger[T, CountWindow]:
         return PurgingTrigger(CountTrigger(self.size))
 
     def is_event_time(self) -> bool:
@@ -389,23 +395,23 @@ class CountSlidingWindowAssigner(WindowAssigner[T, CountWindow]):
 
 
 # Called with: the resulting window, the merged windows, its state window, and the state windows merged into that.
-OnMerge = Callable[[Any, list[Any], Any, list[Any]], None]
+OnMerge = Callable[[Window, list[Window], Window, list[Window]], None]
 
 
-class MergingWindows(MergeCallback[Any]):
+class MergingWindows(MergeCallback[Window]):
     """The windows in flight of one key.
 
     State does not move when a window grows: each window in flight has a state window, the first of those that merged
     into it, and the state stays there.
     """
 
-    def __init__(self, assigner: MergingWindowAssigner[Any, Any], table: StateTable, key: Key) -> None:
+    def __init__(self, assigner: MergingWindowAssigner[Value, AnyWindow], table: StateTable, key: Key) -> None:
         self._assigner = assigner
         self._table = table
         self._key = key
-        self._before: dict[Any, Any] = table.get(key) or {}
+        self._before: dict[Window, Window] = table.get(key) or {}
         self.windows = dict(self._before)
-        self._merges: list[tuple[list[Any], Any]] = []
+        self._merges: list[tuple[list[Window], Window]] = []
 
     def save(self) -> None:
         """Write the windows to the state if they have changed."""
@@ -416,7 +422,7 @@ class MergingWindows(MergeCallback[Any]):
         else:
             self._table.remove(self._key)
 
-    def state_window(self, window: Window) -> Any:
+    def state_window(self, window: Window) -> Window | None:
         """Return the state window of a window, None if it is not in flight."""
         return self.windows.get(window)
 
@@ -424,10 +430,10 @@ class MergingWindows(MergeCallback[Any]):
         """Remove a window that has ended."""
         del self.windows[window]
 
-    def merge(self, to_be_merged: Iterable[Value], merge_result: Any) -> None:
+    def merge(self, to_be_merged: Iterable[Window], merge_result: Window) -> None:
         self._merges.append((list(to_be_merged), merge_result))
 
-    def add(self, window: Window, on_merge: OnMerge) -> Any:
+    def add(self, window: Window, on_merge: OnMerge) -> Window:
         """Add a window; return the window that it was merged into, or itself."""
         self._merges = []
         self._assigner.merge_windows([*self.windows, window], self)

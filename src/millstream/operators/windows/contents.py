@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from millstream.common.aliases import Key, Value
 from millstream.common.immutability import detach
 from millstream.operators.functions.user_function import UserFunction
-from millstream.operators.windows.windows import Window
+from millstream.operators.windows.windows import AnyWindow, Window
 from millstream.state import kinds
+from millstream.state.descriptors import Aggregator
 from millstream.state.kinds import StateKind
 from millstream.state.table import StateTable
 
-Row = tuple[Any, Any]
+if TYPE_CHECKING:
+    from millstream.operators.windows.window_operator import ProcessWindowContext
+
+Row = tuple[Key, AnyWindow]
 
 
 class Contents(ABC):
@@ -33,7 +37,7 @@ class Contents(ABC):
     def add(self, row: Row, value: Value, timestamp: int | None) -> None: ...
 
     @abstractmethod
-    def get(self, row: Row) -> Any:
+    def get(self, row: Row) -> Value:
         """Return the input of the window function, None if the window is empty."""
 
     @abstractmethod
@@ -51,7 +55,7 @@ class Listed(Contents):
     def add(self, row: Row, value: Value, timestamp: int | None) -> None:
         self.table.append(row, detach(value))
 
-    def get(self, row: Row) -> Any:
+    def get(self, row: Row) -> Value:
         return detach(self.table.get(row))
 
     def merge(self, target: Row, sources: list[Row]) -> None:
@@ -87,7 +91,7 @@ class Reduced(Contents):
         before = self.table.get(row)
         self.table.put(row, detach(value if before is None else self.reduce(detach(before), value)))
 
-    def get(self, row: Row) -> Any:
+    def get(self, row: Row) -> Value:
         return detach(self.table.get(row))
 
     def merge(self, target: Row, sources: list[Row]) -> None:
@@ -106,7 +110,7 @@ class Aggregated(Contents):
 
     kind = kinds.AGGREGATING
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Aggregator) -> None:
         super().__init__()
         self.function = function
 
@@ -115,7 +119,7 @@ class Aggregated(Contents):
         accumulator = self.function.create_accumulator() if before is None else detach(before)
         self.table.put(row, detach(self.function.add(value, accumulator)))
 
-    def get(self, row: Row) -> Any:
+    def get(self, row: Row) -> Value:
         accumulator = self.table.get(row)
         return None if accumulator is None else self.function.get_result(detach(accumulator))
 
@@ -139,13 +143,13 @@ class WindowFunctionKind:
         self.keyed = keyed
         self.one_value = one_value
 
-    def call(self, key: Key, context: Any, window: Window, contents: Value) -> Iterable[Value] | None:
+    def call(self, key: Key, context: ProcessWindowContext, window: Window, contents: Value) -> Iterable[Value] | None:
         """Apply the function; `process` gets a context, `apply` the window itself."""
         elements = [contents] if self.one_value else contents
         about = context if self.method == "process" else window
-        function = getattr(self.function.function, self.method, self.function.function)
-        result: Iterable[Value] | None = function(key, about, elements) if self.keyed else function(about, elements)
-        return result
+        function: Callable[..., Iterable[Value] | None] = self.function.function
+        function = getattr(function, self.method, function)
+        return function(key, about, elements) if self.keyed else function(about, elements)
 
 
 class PassThrough:
@@ -153,19 +157,19 @@ class PassThrough:
 
     function = None
 
-    def call(self, key: Key, context: Any, window: Window, contents: Value) -> Iterable[Value] | None:
+    def call(self, key: Key, context: ProcessWindowContext, window: Window, contents: Value) -> Iterable[Value] | None:
         return (contents,)
 
 
 class Combining:
     """After an evictor: combines the remaining records, and then calls the function."""
 
-    def __init__(self, combine: Callable[[list[Any]], Any], result: WindowFunctionKind | PassThrough) -> None:
+    def __init__(self, combine: Callable[[list[Value]], Value], result: WindowFunctionKind | PassThrough) -> None:
         self._combine = combine
         self._result = result
         self.function = result.function
 
-    def call(self, key: Key, context: Any, window: Window, contents: Value) -> Iterable[Value] | None:
+    def call(self, key: Key, context: ProcessWindowContext, window: Window, contents: Value) -> Iterable[Value] | None:
         if not contents:
             return None
         return self._result.call(key, context, window, self._combine(contents))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Callable
-from typing import Any
 
-from millstream.common.aliases import Value
+from millstream.common.aliases import UserCode, Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.time import Duration, Time, to_millis
 from millstream.common.watermark_strategy import MIN_WATERMARK
+from millstream.operators.functions.metrics import MetricGroup
 from millstream.operators.windows.windows import Window
 
 
@@ -22,7 +22,7 @@ class TimestampedValue:
         self.value = value
         self.timestamp = timestamp
 
-    def get_value(self) -> Any:
+    def get_value(self) -> Value:
         """Return the record."""
         return self.value
 
@@ -38,7 +38,7 @@ class TimestampedValue:
 class EvictorContext:
     """The time and metrics of an evictor."""
 
-    def __init__(self, watermark: int, processing_time: int, metrics: Any) -> None:
+    def __init__(self, watermark: int, processing_time: int, metrics: MetricGroup) -> None:
         self._watermark = watermark
         self._processing_time = processing_time
         self._metrics = metrics
@@ -51,7 +51,7 @@ class EvictorContext:
         """Return the processing time in milliseconds."""
         return self._processing_time
 
-    def get_metric_group(self) -> Any:
+    def get_metric_group(self) -> MetricGroup:
         """Return the metric group of the operator."""
         return self._metrics
 
@@ -131,13 +131,14 @@ class TimeEvictor(_BeforeOrAfter):
 class DeltaEvictor(_BeforeOrAfter):
     """Removes the records that are at least a threshold away from the last one."""
 
-    def __init__(self, threshold: float, delta_function: Any, do_evict_after: bool = False) -> None:
+    def __init__(self, threshold: float, delta_function: UserCode, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after)
         self._threshold = threshold
-        self._delta: Callable[[Any, Any], float] = getattr(delta_function, "get_delta", delta_function)
+        delta: Callable[[Value, Value], float] = delta_function
+        self._delta = getattr(delta, "get_delta", delta)
 
     @staticmethod
-    def of(threshold: float, delta_function: Any, do_evict_after: bool = False) -> DeltaEvictor:
+    def of(threshold: float, delta_function: UserCode, do_evict_after: bool = False) -> DeltaEvictor:
         """Retain the records whose `delta_function` with the last one is below the threshold."""
         return DeltaEvictor(threshold, delta_function, do_evict_after)
 

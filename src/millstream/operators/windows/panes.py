@@ -8,8 +8,8 @@ loop is written out, and firing is one pass over a dict. What comes out is the s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
+from millstream.common.aliases import Key as UserKey
 from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
@@ -25,8 +25,8 @@ from millstream.operators.windows.windows import TimeWindow
 from millstream.state.kinds import PANES
 from millstream.state.table import BY_PANE, MISSING, about_len
 
-Pane = tuple[dict[Any, Any], Callable[..., Value]]
-_NOTHING: dict[Any, Any] = {}
+Pane = tuple[dict[UserKey, Value], Callable[..., Value]]
+_NOTHING: dict[UserKey, Value] = {}
 
 
 def can_use_panes(operator: WindowOperator) -> bool:
@@ -52,7 +52,7 @@ class PaneOperator(WindowOperator):
         self._size = assigner.size
 
     def _take_over(self) -> None:
-        panes: dict[int, dict[Any, Any]] = {}
+        panes: dict[int, dict[UserKey, Value]] = {}
         for key, window, contents in take_windows(self._state, self.contents.kind):
             panes.setdefault(window.start, {})[key] = contents
         for start, pane in panes.items():
@@ -163,7 +163,7 @@ class PaneOperator(WindowOperator):
             if values:
                 self._emit(TimeWindow(start, start + self._size), values)
 
-    def _emit(self, window: TimeWindow, values: dict[Any, Any]) -> None:
+    def _emit(self, window: TimeWindow, values: dict[UserKey, Value]) -> None:
         stamp = window.max_timestamp()
         if self.result.function is None:
             if isinstance(self.contents, Aggregated):
@@ -180,7 +180,7 @@ class PaneOperator(WindowOperator):
             self._clear_function_state(key, window)
         self.firing = None
 
-    def _results(self, window: TimeWindow, values: dict[Any, Any]) -> Iterator[Value]:
+    def _results(self, window: TimeWindow, values: dict[UserKey, Value]) -> Iterator[Value]:
         """Yield the results of a window without a window function, key by key."""
         assert isinstance(self.contents, Aggregated)
         result = self.contents.function.get_result
@@ -191,7 +191,7 @@ class PaneOperator(WindowOperator):
             self.firing = None
             yield output
 
-    def fire_pane(self, pane: tuple[TimeWindow, Any, Any]) -> None:
+    def fire_pane(self, pane: tuple[TimeWindow, UserKey, Value]) -> None:
         """Fire the window of one key."""
         window, key, value = pane
         self._emit(window, {key: value})

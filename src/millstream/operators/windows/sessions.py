@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
-from typing import Any
 
 from millstream.common.aliases import Key as UserKey
 from millstream.common.aliases import Value
@@ -27,7 +26,7 @@ from millstream.operators.windows.windows import TimeWindow
 from millstream.state.kinds import SESSIONS
 
 # [start, end, value]
-Session = list[Any]
+Session = list[Value]
 _sessions = SESSIONS.windows
 
 
@@ -53,7 +52,7 @@ class SessionOperator(PaneOperator):
         self._gap = self.assigner.gap
         self._open = setup.state.table("_sessions", SESSIONS)
         # (last timestamp, number, key): one entry a session, moved on when it comes up too early.
-        self._ends: list[tuple[int, int, Any]] = []
+        self._ends: list[tuple[int, int, UserKey]] = []
         self._number = 0
         setup.state.when_loaded(self._load)
 
@@ -141,13 +140,13 @@ class SessionOperator(PaneOperator):
         else:
             self._open.remove(key)
 
-    def _first(self, value: Value) -> Any:
+    def _first(self, value: Value) -> Value:
         if isinstance(self.contents, Reduced):
             return value
         assert isinstance(self.contents, Aggregated)
         return self.contents.function.add(value, self.contents.function.create_accumulator())
 
-    def _joined(self, sessions: list[Session], value: Value) -> Any:
+    def _joined(self, sessions: list[Session], value: Value) -> Value:
         """Merge the sessions, the earliest first, and add the record that joined them."""
         held = sessions[0][2]
         if isinstance(self.contents, Reduced):

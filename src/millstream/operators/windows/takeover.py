@@ -6,8 +6,7 @@ window), with timers. State that was restored from another run is converted to t
 
 from __future__ import annotations
 
-from typing import Any
-
+from millstream.common.aliases import Key, Value
 from millstream.operators.windows.windows import TimeWindow
 from millstream.state import kinds
 from millstream.state.keyed import KeyedState
@@ -18,7 +17,7 @@ PANES, SESSIONS = "_panes", "_sessions"
 CONTENTS, MERGING, TIMERS = "_window_contents", "_merging_windows", "_event_timers"
 
 
-def take_panes(state: KeyedState, size: int) -> list[tuple[Any, TimeWindow, Any]]:
+def take_panes(state: KeyedState, size: int) -> list[tuple[Key, TimeWindow, Value]]:
     """Remove the panes of a quick operator; return them as (key, window, contents)."""
     if not any(True for _ in state.rows(PANES)):
         return []
@@ -32,7 +31,7 @@ def take_panes(state: KeyedState, size: int) -> list[tuple[Any, TimeWindow, Any]
     return windows
 
 
-def take_sessions(state: KeyedState) -> list[tuple[Any, TimeWindow, Any]]:
+def take_sessions(state: KeyedState) -> list[tuple[Key, TimeWindow, Value]]:
     """Remove the sessions of a quick operator; return them as (key, window, contents)."""
     if not any(True for _ in state.rows(SESSIONS)):
         return []
@@ -46,7 +45,7 @@ def take_sessions(state: KeyedState) -> list[tuple[Any, TimeWindow, Any]]:
     return windows
 
 
-def take_windows(state: KeyedState, kind: StateKind) -> list[tuple[Any, TimeWindow, Any]]:
+def take_windows(state: KeyedState, kind: StateKind) -> list[tuple[Key, TimeWindow, Value]]:
     """Remove the windows and timers of a general operator; return them as (key, window, contents)."""
     contents = state.table(CONTENTS, kind, BY_NAMESPACE)
     merging = state.table(MERGING, kinds.WINDOWS, BY_KEY)

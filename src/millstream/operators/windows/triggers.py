@@ -5,11 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
+from millstream.common.aliases import UserCode, Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.time import Duration, Time, to_millis
-from millstream.operators.windows.windows import TimeWindow, Window
+from millstream.common.typeinfo import TypeInformation
+from millstream.operators.functions.metrics import MetricGroup
+from millstream.operators.windows.windows import AnyWindow, TimeWindow, Window
 from millstream.state.descriptors import ReducingStateDescriptor, StateDescriptor, ValueStateDescriptor
 
 T = TypeVar("T")
@@ -53,7 +56,7 @@ class TriggerContext(ABC):
         """Return the watermark in milliseconds."""
 
     @abstractmethod
-    def get_metric_group(self) -> Any:
+    def get_metric_group(self) -> MetricGroup:
         """Return the metric group of the operator."""
 
     @abstractmethod
@@ -73,7 +76,7 @@ class TriggerContext(ABC):
         """Delete an event-time timer."""
 
     @abstractmethod
-    def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
+    def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Value:
         """Return a state of the key and the window."""
 
 
@@ -124,7 +127,7 @@ class EventTimeTrigger(Trigger[T, TimeWindow]):
     """Fires when the watermark passes the end of the window, and for every late record after that."""
 
     @staticmethod
-    def create() -> EventTimeTrigger[Any]:
+    def create() -> EventTimeTrigger[Value]:
         """Fire when the watermark reaches the window's end."""
         return EventTimeTrigger()
 
@@ -155,7 +158,7 @@ class ProcessingTimeTrigger(Trigger[T, TimeWindow]):
     """Fires when the processing time passes the end of the window."""
 
     @staticmethod
-    def create() -> ProcessingTimeTrigger[Any]:
+    def create() -> ProcessingTimeTrigger[Value]:
         """Fire when the processing time reaches the window's end."""
         return ProcessingTimeTrigger()
 
@@ -243,7 +246,7 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger[T]):
     """Fires periodically in event time, and at the end of the window."""
 
     @staticmethod
-    def of(interval: Time | Duration | int) -> ContinuousEventTimeTrigger[Any]:
+    def of(interval: Time | Duration | int) -> ContinuousEventTimeTrigger[Value]:
         """Fire at this interval of event time."""
         return ContinuousEventTimeTrigger(to_millis(interval))
 
@@ -271,7 +274,7 @@ class ContinuousProcessingTimeTrigger(_ContinuousTrigger[T]):
     """Fires periodically in processing time."""
 
     @staticmethod
-    def of(interval: Time | Duration | int) -> ContinuousProcessingTimeTrigger[Any]:
+    def of(interval: Time | Duration | int) -> ContinuousProcessingTimeTrigger[Value]:
         """Fire at this interval of processing time."""
         return ContinuousProcessingTimeTrigger(to_millis(interval))
 
@@ -296,7 +299,7 @@ def _add(a: int, b: int) -> int:
     return a + b
 
 
-class CountTrigger(Trigger[T, Any]):
+class CountTrigger(Trigger[T, AnyWindow]):
     """Fires after every `max_count` records."""
 
     def __init__(self, window_size: int) -> None:
@@ -304,7 +307,7 @@ class CountTrigger(Trigger[T, Any]):
         self._seen = ReducingStateDescriptor("count", _add)
 
     @staticmethod
-    def of(window_size: int) -> CountTrigger[Any]:
+    def of(window_size: int) -> CountTrigger[Value]:
         """Fire after every `max_count` records."""
         return CountTrigger(window_size)
 
@@ -332,16 +335,16 @@ class CountTrigger(Trigger[T, Any]):
         ctx.get_partitioned_state(self._seen).clear()
 
 
-class DeltaTrigger(Trigger[T, Any]):
+class DeltaTrigger(Trigger[T, AnyWindow]):
     """Fires when the delta between a record and the one at the last firing exceeds a threshold."""
 
-    def __init__(self, threshold: float, delta_function: Callable[[Any, Any], float]) -> None:
+    def __init__(self, threshold: float, delta_function: Callable[[Value, Value], float]) -> None:
         self.threshold = threshold
-        self.delta: Callable[[Any, Any], float] = getattr(delta_function, "get_delta", delta_function)
+        self.delta: Callable[[Value, Value], float] = getattr(delta_function, "get_delta", delta_function)
         self._last = ValueStateDescriptor("last-element")
 
     @staticmethod
-    def of(threshold: float, delta_function: Any, type_info: Any = None) -> DeltaTrigger[Any]:
+    def of(threshold: float, delta_function: UserCode, type_info: TypeInformation | None = None) -> DeltaTrigger[Value]:
         """Fire when `delta_function` of the record at the last firing and a new one exceeds the threshold."""
         return DeltaTrigger(threshold, delta_function)
 
@@ -366,7 +369,7 @@ class DeltaTrigger(Trigger[T, Any]):
         ctx.get_partitioned_state(self._last).clear()
 
 
-class NeverTrigger(Trigger[T, Any]):
+class NeverTrigger(Trigger[T, AnyWindow]):
     """Never fires."""
 
     def on_element(self, element: T, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:
@@ -385,10 +388,10 @@ class NeverTrigger(Trigger[T, Any]):
         pass
 
 
-class _Nested(Trigger[T, Any]):
+class _Nested(Trigger[T, AnyWindow]):
     """A trigger that wraps another one."""
 
-    def __init__(self, nested_trigger: Trigger[T, Any]) -> None:
+    def __init__(self, nested_trigger: Trigger[T, AnyWindow]) -> None:
         if not isinstance(nested_trigger, Trigger):
             raise InvalidProgramError(f"{type(self).__name__} wraps another trigger, not {nested_trigger!r}.")
         self.nested = nested_trigger
@@ -419,7 +422,7 @@ class PurgingTrigger(_Nested[T]):
     """Clears the window's contents whenever the nested trigger fires."""
 
     @staticmethod
-    def of(nested_trigger: Trigger[Any, Any]) -> PurgingTrigger[Any]:
+    def of(nested_trigger: Trigger[Value, AnyWindow]) -> PurgingTrigger[Value]:
         """Clear the window's contents whenever the nested trigger fires."""
         return PurgingTrigger(nested_trigger)
 
@@ -430,12 +433,12 @@ class PurgingTrigger(_Nested[T]):
 class NoRepeatedTrigger(_Nested[T]):
     """Suppresses firings of the nested trigger while no record has arrived since the last one."""
 
-    def __init__(self, nested_trigger: Trigger[T, Any]) -> None:
+    def __init__(self, nested_trigger: Trigger[T, AnyWindow]) -> None:
         super().__init__(nested_trigger)
         self._fresh = ValueStateDescriptor("has-new-elements")
 
     @staticmethod
-    def of(nested_trigger: Trigger[Any, Any]) -> NoRepeatedTrigger[Any]:
+    def of(nested_trigger: Trigger[Value, AnyWindow]) -> NoRepeatedTrigger[Value]:
         """Fire with the nested trigger, but not again without a new record."""
         return NoRepeatedTrigger(nested_trigger)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from types import GenericAlias
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from millstream.common.aliases import Key as UserKey
 from millstream.common.aliases import Value
@@ -13,7 +13,8 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import Downstream, OperatorSetup
 from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
-from millstream.operators.functions.metrics import Counter
+from millstream.operators.functions.context import RuntimeContext
+from millstream.operators.functions.metrics import Counter, MetricGroup
 from millstream.operators.functions.output_tag import OutputTag
 from millstream.operators.functions.user_function import UserFunction
 from millstream.operators.runtime.timers import Timers
@@ -24,17 +25,18 @@ from millstream.operators.windows.assigners import (
     WindowAssigner,
     WindowAssignerContext,
 )
-from millstream.operators.windows.contents import Contents, Result, Stamped
+from millstream.operators.windows.contents import Contents, Result, Row, Stamped
 from millstream.operators.windows.evictors import Evictor, EvictorContext, TimestampedValue
 from millstream.operators.windows.takeover import take_panes, take_sessions
 from millstream.operators.windows.triggers import OnMergeContext, Trigger, TriggerResult
-from millstream.operators.windows.windows import Window
+from millstream.operators.windows.windows import AnyWindow, Window
 from millstream.state.descriptors import (
     AggregatingStateDescriptor,
     ReducingStateDescriptor,
     StateDescriptor,
     renamed,
 )
+from millstream.state.handles import State
 from millstream.state.key_groups import thaw
 from millstream.state.keyed import KeyedState
 from millstream.state.kinds import WINDOWS
@@ -64,8 +66,8 @@ class WindowOperator(TimerOperator, FunctionsOperator):
 
     def __init__(
         self,
-        assigner: WindowAssigner[Any, Any],
-        trigger: Trigger[Any, Any],
+        assigner: WindowAssigner[Value, AnyWindow],
+        trigger: Trigger[Value, AnyWindow],
         contents: Contents,
         result: Result,
         lateness: int = 0,
@@ -201,7 +203,7 @@ class WindowOperator(TimerOperator, FunctionsOperator):
         return MergingWindows(self.assigner, self._merging, key)
 
     def _on_merge(
-        self, key: UserKey, merged_window: Any, members: list[Value], state_window: Any, merged: list[Any]
+        self, key: UserKey, merged_window: Window, members: list[Window], state_window: Window, merged: list[Window]
     ) -> None:
         late = merged_window.max_timestamp() + self.lateness <= self.watermark
         if self.assigner.is_event_time() and late:
@@ -241,7 +243,7 @@ class WindowOperator(TimerOperator, FunctionsOperator):
         for value, timestamp in fired:
             self.setup.emit((value,), timestamp)
 
-    def _decide(self, key: UserKey, window: Window, row: Any, result: TriggerResult, fired: list[Value]) -> None:
+    def _decide(self, key: UserKey, window: Window, row: Row, result: TriggerResult, fired: list[Value]) -> None:
         if result is TriggerResult.CONTINUE:
             return
         if not isinstance(result, TriggerResult):
@@ -253,7 +255,7 @@ class WindowOperator(TimerOperator, FunctionsOperator):
         if result.is_purge():
             self.contents.clear(row)
 
-    def _fire(self, key: UserKey, window: Window, row: Any, fired: list[Value]) -> None:
+    def _fire(self, key: UserKey, window: Window, row: Row, fired: list[Value]) -> None:
         contents = self.contents.get(row)
         if contents is None:
             return
@@ -273,8 +275,8 @@ class WindowOperator(TimerOperator, FunctionsOperator):
         return self.result.call(thaw(key), context, window, contents)
 
     def _evict(
-        self, evictor: Evictor, window: Window, row: Any, contents: list[tuple[Value, int | None]]
-    ) -> tuple[list[Any], Callable[[], None]]:
+        self, evictor: Evictor, window: Window, row: Row, contents: list[tuple[Value, int | None]]
+    ) -> tuple[list[Value], Callable[[], None]]:
         elements = [TimestampedValue(*e) for e in contents]
         about = EvictorContext(self.watermark, self.setup.clock(), self.setup.context.get_metrics_group())
         evictor.evict_before(elements, len(elements), window, about)
@@ -315,7 +317,7 @@ class WindowOperator(TimerOperator, FunctionsOperator):
             queue = self.timers.event if self.assigner.is_event_time() else self.timers.processing
             queue.delete((time, key, window))
 
-    def _clear(self, key: UserKey, window: Window, row: Any, merging: MergingWindows | None) -> None:
+    def _clear(self, key: UserKey, window: Window, row: Row, merging: MergingWindows | None) -> None:
         self.contents.clear(row)
         self.trigger.clear(window, self._trigger_context(key, window))
         self._clear_function_state(key, window)
@@ -342,7 +344,7 @@ class _AssignerContext(WindowAssignerContext):
     def get_current_processing_time(self) -> int:
         return self._operator.setup.clock()
 
-    def get_runtime_context(self) -> Any:
+    def get_runtime_context(self) -> RuntimeContext:
         return self._operator.setup.context
 
 
@@ -357,7 +359,7 @@ class _TriggerContext(OnMergeContext):
     def __init__(self, operator: WindowOperator) -> None:
         self._operator = operator
         self._cell = KeyCell(BY_NAMESPACE)
-        self._handles: dict[str, Any] = {}
+        self._handles: dict[str, State] = {}
 
     def enter(self, key: UserKey, window: Window) -> None:
         self._cell.key = (key, window)
@@ -368,7 +370,7 @@ class _TriggerContext(OnMergeContext):
     def get_current_watermark(self) -> int:
         return self._operator.watermark
 
-    def get_metric_group(self) -> Any:
+    def get_metric_group(self) -> MetricGroup:
         return self._operator.setup.context.get_metrics_group()
 
     def _timer(self, time: int) -> Timer:
@@ -392,7 +394,7 @@ class _TriggerContext(OnMergeContext):
         assert self._operator.timers is not None
         return self._operator.timers
 
-    def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
+    def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Value:
         handle = self._handles.get(state_descriptor.name)
         if handle is None:
             named = renamed(state_descriptor, _trigger_state(state_descriptor))
@@ -406,7 +408,7 @@ class _TriggerContext(OnMergeContext):
 class _MergeContext(_TriggerContext):
     """The context while windows merge into one."""
 
-    def __init__(self, operator: WindowOperator, key: UserKey, merged_window: Any, members: list[Value]) -> None:
+    def __init__(self, operator: WindowOperator, key: UserKey, merged_window: Window, members: list[Window]) -> None:
         super().__init__(operator)
         self._key = key
         self._members = members
@@ -432,7 +434,7 @@ class _MergeContext(_TriggerContext):
             _merge_into(state_descriptor, table, merged_key, content)
 
 
-def _merge_into(descriptor: StateDescriptor, table: StateTable, row: Any, content: Value) -> None:
+def _merge_into(descriptor: StateDescriptor, table: StateTable, row: Row, content: Value) -> None:
     before = table.get(row)
     if before is None:
         table.put(row, content)
@@ -448,11 +450,11 @@ class ProcessWindowContext:
     """The context of a window function."""
 
     # Supports annotations such as `Context[TimeWindow]`.
-    __class_getitem__: ClassVar[Any] = classmethod(GenericAlias)
+    __class_getitem__: ClassVar[object] = classmethod(GenericAlias)
 
     def __init__(self, operator: WindowOperator) -> None:
         self._operator = operator
-        self._window: Any = None
+        self._window: Window | None = None
         self._cell = KeyCell(BY_NAMESPACE)
 
     def _enter(self, key: UserKey, window: Window) -> None:
@@ -460,7 +462,7 @@ class ProcessWindowContext:
         self._cell.key = (key, window)
         self._operator._state.cell.key = key
 
-    def window(self) -> Any:
+    def window(self) -> AnyWindow:
         """Return the window."""
         return self._window
 
@@ -491,7 +493,7 @@ class WindowStateStore:
         self._cell = cell
         self._prefix = prefix
 
-    def _handle(self, state_descriptor: StateDescriptor) -> Any:
+    def _handle(self, state_descriptor: StateDescriptor) -> Value:
         """Return the state that a descriptor names, of this window or of its key."""
         name = f"{self._prefix}{state_descriptor.name}"
         return self._state.handle(renamed(state_descriptor, name), self._cell)

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from millstream.common.aliases import Value
 from millstream.common.tags import tagged
 from millstream.common.watermark_strategy import MAX_WATERMARK
+
+if TYPE_CHECKING:
+    from millstream.operators.windows.assigners import MergeCallback
+
+# A window of the class that its assigner creates; the program's types name that class.
+AnyWindow: TypeAlias = Value
 
 
 class Window:
@@ -56,7 +63,7 @@ class TimeWindow(_Interval, Window):
         return timestamp - (timestamp - offset) % window_size
 
     @staticmethod
-    def merge_windows(windows: Iterable[TimeWindow], callback: Any) -> None:
+    def merge_windows(windows: Iterable[TimeWindow], callback: MergeCallback[TimeWindow]) -> None:
         """Call `callback.merge(windows, merged)` for every group of windows that overlap or touch."""
         merge_time_windows(windows, callback.merge)
 
