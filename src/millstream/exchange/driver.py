@@ -109,8 +109,8 @@ class Exchange:
 
     @property
     def awaits_first_host(self) -> bool:
-        """Whether nothing has started: no host process has connected, and none was lost. Any thread may ask."""
-        return self._machine.phase is p.Phase.STARTING and not self.has_hosts
+        """Whether nothing has started: no host or slot has connected, and none was lost. Any thread may ask."""
+        return self._machine.phase is p.Phase.STARTING and not self._slots and not self.has_hosts
 
     @property
     def has_all_slots(self) -> bool:
