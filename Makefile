@@ -85,11 +85,11 @@ test-openapi: $(STAMP)
 	$(BIN)/python -c "import sys; from bench.venvs import venv; sys.exit(venv('schemathesis') is None)"
 	$(BIN)/python -m pytest tests/integration/service/test_openapi.py
 
-# Generate docs/parity.md from docs/parity.yaml.
+# Generate docs/reference/parity.md from docs/reference/parity.yaml.
 parity: $(STAMP)
 	$(BIN)/python -m tests.pyflink.parity
 
-# Generate docs/sql-reference.md from the function, connector and format registries.
+# Generate docs/reference/sql/statements-and-functions.md from the function, connector and format registries.
 sql-docs: $(STAMP)
 	$(BIN)/python -m tests.sql.reference
 

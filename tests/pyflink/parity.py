@@ -1,6 +1,6 @@
-"""The list of PyFlink's names with their status: reads docs/parity.yaml, checks it, writes docs/parity.md.
+"""The list of PyFlink's names with their status: checks docs/reference/parity.yaml and writes parity.md beside it.
 
-    python -m tests.pyflink.parity                 write docs/parity.md (`make parity`)
+    python -m tests.pyflink.parity                 write docs/reference/parity.md (`make parity`)
     python -m tests.pyflink.parity --missing PY    print the names that only PY's apache-flink or only the list has
     python -m tests.pyflink.parity --promote       mark names as done that are "not yet" in the list but exist
     python -m tests.pyflink.parity --signatures PY rewrite signatures.json from PY's apache-flink
@@ -26,7 +26,7 @@ from typing import Any
 import yaml
 
 HERE = Path(__file__).resolve().parent
-DOCS = HERE.parents[1] / "docs"
+DOCS = HERE.parents[1] / "docs" / "reference"
 LIST = DOCS / "parity.yaml"
 PAGE = DOCS / "parity.md"
 SIGNATURES = HERE / "signatures.json"
@@ -134,7 +134,7 @@ def missing(parity: dict[str, Any], python: str | Path) -> set[str]:
 
 
 def page(parity: dict[str, Any]) -> str:
-    """Return the text of docs/parity.md."""
+    """Return the text of docs/reference/parity.md."""
     everything = list(entries(parity))
     at_servers = {e.name.split(".")[-1] for e in everything if e.module in parity["servers"]}
     own = [

@@ -23,7 +23,7 @@ from tests.support.paths import DOCS
 
 pytestmark = pytest.mark.spark
 
-DOCS = DOCS / "connectors.md"
+DOCS = DOCS / "reference" / "connectors" / "index.md"
 
 
 class Dies:

@@ -137,7 +137,7 @@ def test_spark(millstream_env, i):
     assert "running on Spark" not in out
 
 
-GUIDE = DOCS / "testing.md"
+GUIDE = DOCS / "guides" / "testing.md"
 
 
 def test_testing_guide_examples_pass(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Generates docs/sql-reference.md: statements, functions, connectors, formats, from the code (`make sql-docs`)."""
+"""Generates the page of SQL statements, functions, connectors and formats from the code (`make sql-docs`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from millstream.sql.functions.function import Kind
 from millstream.sql.functions.table import functions
 from millstream.sql.language.statement_grammar import read_statement
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "sql-reference.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "sql" / "statements-and-functions.md"
 # An example of each kind of statement; the parser must accept all of them.
 STATEMENTS = {
     "tables": [

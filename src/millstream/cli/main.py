@@ -84,7 +84,7 @@ def completion(ctx: click.Context, shell: str) -> None:
     click.echo(completion_class(ctx.find_root().command, {}, "millstream", "_MILLSTREAM_COMPLETE").source())
 
 
-# Exit codes; see docs/cli.md.
+# Exit codes; see docs/reference/cli.md.
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 # Millstream's name, and Flink's for YARN and Kubernetes.
 APPLICATION = ("application", "yarn-application", "kubernetes-application")

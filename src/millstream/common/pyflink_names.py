@@ -21,7 +21,7 @@ _HERE = "millstream"
 _OWN = "millstream.pyflink"
 _PACKAGES = ("common", "datastream", "metrics", "table")
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
-_DOCS_HINT = "docs/parity.md lists the supported names"
+_DOCS_HINT = "docs/reference/parity.md lists the supported names"
 
 
 def install() -> None:

@@ -20,7 +20,7 @@ class NotSupportedError(MillstreamError, NotImplementedError, AttributeError):
 
 
 def _refuse(name: str, reason: str) -> NotSupportedError:
-    return NotSupportedError(f"millstream has no {name}: {reason} (see docs/parity.md).")
+    return NotSupportedError(f"millstream has no {name}: {reason} (see docs/reference/parity.md).")
 
 
 class _Missing(type):

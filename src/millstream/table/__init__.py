@@ -1,4 +1,4 @@
-"""The Table API and SQL, under PyFlink's names: see docs/sql.md."""
+"""The Table API and SQL, under PyFlink's names: see docs/reference/sql/index.md."""
 
 from millstream.common.types import Row, RowKind
 from millstream.table.changelog_mode import ChangelogMode

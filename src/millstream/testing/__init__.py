@@ -1,4 +1,4 @@
-"""Test tools for users' programs: see docs/testing.md."""
+"""Test tools for users' programs: see docs/guides/testing.md."""
 
 # Imported on first use: pytest loads the plugin of this package for every run, also for unrelated tests.
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Reads the files of checkpoints and savepoints using only the formats documented in docs/savepoints.md."""
+"""Reads the files of checkpoints and savepoints using only the formats documented in docs/guides/savepoints.md."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ _BY_PREFIX = ("security.ssl.", "table.exec.async-scalar.")
 def test_flink_keys_are_each_honoured_harmless_or_warned_about(caplog: pytest.LogCaptureFixture) -> None:
     source = "\n".join(file.read_text() for file in (ROOT / "src" / "millstream").rglob("*.py"))
     by_setting = {key for setting in all_settings().values() for key in (setting.key, *setting.old)}
-    documented = (ROOT / "docs" / "configuration.md").read_text()
+    documented = (ROOT / "docs" / "reference" / "configuration.md").read_text()
     for key in sorted(read(KEYS.read_text())):
         caplog.clear()
         check_keys([key])

@@ -25,7 +25,7 @@ from millstream.testing import CollectSink, LocalEnvironment, ManualClock
 from tests.support.helpers import wait_until
 from tests.support.paths import DOCS
 
-DOCS = DOCS / "connectors.md"
+DOCS = DOCS / "reference" / "connectors" / "index.md"
 
 
 @pytest.fixture(scope="module")

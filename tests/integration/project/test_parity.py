@@ -1,4 +1,4 @@
-"""docs/parity.yaml and the recorded signatures against an installed apache-flink."""
+"""docs/reference/parity.yaml and the recorded signatures against an installed apache-flink."""
 
 from __future__ import annotations
 

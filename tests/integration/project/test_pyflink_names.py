@@ -62,7 +62,7 @@ def test_pyflink_alias_must_be_imported_first(tmp_path: Path) -> None:
 def test_pyflink_alias_reports_missing_name_in_one_sentence(code: str, error: str, tmp_path: Path) -> None:
     last = run(f"import millstream.pyflink; {code}", tmp_path).splitlines()[-1]
     assert last.startswith(error)
-    assert last.endswith("docs/parity.md lists the supported names.")
+    assert last.endswith("docs/reference/parity.md lists the supported names.")
 
 
 def test_pyflink_alias_deprecation_warns_at_program_line(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def matches_of(pattern: Pattern, events: str) -> list[str]:
 
 
 def test_cep_docs_examples_pass() -> None:
-    page = DOCS / "cep.md"
+    page = DOCS / "reference" / "cep.md"
     outcome = doctest.testfile(str(page), module_relative=False)
     assert outcome.failed == 0 and outcome.attempted > 30
 

@@ -1,4 +1,4 @@
-"""docs/parity.yaml against the code and the generated page."""
+"""docs/reference/parity.yaml against the code and the generated page."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def test_parity_entries_marked_missing_raise_their_reason(module: str) -> None:
             call(entry)
         # The first missing part is named: a nested class represents its members.
         assert entry.name.removeprefix(f"{module}.").split(".")[0] in str(error.value) or "()" in str(error.value)
-        assert "docs/parity.md" in str(error.value)
-        assert entry.reason in str(error.value), f"docs/parity.yaml has another reason for {entry.name}"  # type: ignore[operator]
+        assert "docs/reference/parity.md" in str(error.value)
+        assert entry.reason in str(error.value), f"parity.yaml has another reason for {entry.name}"  # type: ignore[operator]
 
 
 def test_parity_entries_not_done_have_a_reason() -> None:

@@ -20,7 +20,7 @@ REPLACED = {
     r"\brows that only come\b|\bonly comes?\b": "append-only",
     r"\bby vectors\b": "vectorized",
     r"\b(new|old) hal(f|ves)\b": "UPDATE_AFTER or UPDATE_BEFORE",
-    r"\bhearsay\b|\bHangUps\b|\bKeptFailure\b|\bUnfinished\b|\bis_there\b|\bnobody_listens\b": "see docs/glossary.md",
+    r"\bhearsay\b|\bHangUps\b|\bKeptFailure\b|\bUnfinished\b|\bis_there\b|\bnobody_listens\b": "see the glossary",
     r"\bwho(m)?ever\b": "the subject",
 }
 
