@@ -68,8 +68,8 @@ def check_keys(keys: Iterable[str]) -> None:
     known = flink_keys()
     if unused := sorted(key for key in unsure if key in known and not has_effect(key) and not is_harmless(key)):
         log.warning(
-            "these options have no effect here: %s. docs/reference/configuration.md, 'Options without effect', says what "
-            "to do instead; remove them.",
+            "these options have no effect here: %s. docs/reference/configuration.md, 'Options without effect', says "
+            "what to do instead; remove them.",
             ", ".join(unused),
         )
     for key in unsure:
