@@ -23,7 +23,9 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=4, help="tests that run at a time (default: %(default)s)")
     parser.add_argument("tests", nargs="+", help="files, folders or ids of tests")
     options = parser.parse_args()
+    # A process gets one test at a time, so that a failure ends the run at once.
     repeated = ["--exitfirst", "--count", str(options.count), "--numprocesses", str(options.processes)]
+    repeated += ["--maxschedchunk", "1"]
     pytest = [sys.executable, "-m", "pytest", *repeated, *options.tests]
     with ExitStack() as stack:
         for _ in range(options.load):
