@@ -7,7 +7,7 @@ STAMP := $(VENV)/.ready
 # Tests start hundreds of Python processes; without compiled modules each takes 0.7 s longer.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo quick test test-unit test-integration test-properties test-spark test-servers test-shuffle test-ha test-upgrade test-cluster test-pyflink test-openapi parity sql-docs sql-oracle sql-order docs lint format simulate proof bench bench-sql bench-nexmark bench-tpcds chaos soak soak-sql test-all flaky clean
+.PHONY: demo quick test test-unit test-integration test-properties test-spark test-servers test-shuffle test-ha test-upgrade test-cluster test-pyflink test-openapi test-portable parity sql-docs sql-oracle sql-order docs lint format simulate proof bench bench-sql bench-nexmark bench-tpcds chaos soak soak-sql test-all flaky clean
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -25,6 +25,8 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check src tests bench examples
 	$(BIN)/mypy
 	$(BIN)/mypy examples/*.py
+	@# Names that macOS lacks are errors.
+	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin --package millstream
 	$(BIN)/lint-imports
 
 # All checks that a change must pass. Most tests wait for processes, so two targets run at a time, and Spark's tests in two
@@ -47,7 +49,13 @@ $(FOLDERS): test-%: $(STAMP)
 	$(BIN)/python -m tests.again tests/$* $(PYTEST_OPTIONS) | sed -u 's/^/$*: /'
 
 # The long forms, hours in all; the nightly workflow runs them. `make test` has a short form of each.
-test-all: test test-shuffle test-ha test-upgrade test-cluster test-pyflink test-openapi simulate proof sql-oracle sql-order chaos chaos-cookbook soak soak-sql
+test-all: test test-portable test-shuffle test-ha test-upgrade test-cluster test-pyflink test-openapi simulate proof sql-oracle sql-order chaos chaos-cookbook soak soak-sql
+
+# What tests of programs need on other systems than Linux: the unit tests and the local engine without Linux's own interfaces.
+PORTABLE := tests/unit tests/integration/checkpoint tests/integration/datastream tests/integration/jobmaster tests/integration/operators \
+	tests/integration/state tests/integration/table tests/integration/testing
+test-portable: $(STAMP)
+	MILLSTREAM_PORTABLE=1 $(BIN)/python -m pytest --numprocesses 2 $(PORTABLE)
 
 # Repeat tests that depend on timing while ten processes keep the cores busy: make flaky [TESTS="..."] [COUNT=50].
 COUNT ?= 50

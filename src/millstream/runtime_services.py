@@ -1,16 +1,13 @@
-"""Services that are passed to the pure packages: clocks, memory usage, and concurrent requests."""
+"""Services that are passed to the pure packages: clocks and concurrent requests."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from millstream.event_loop import Requests
-
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def wall_clock() -> int:
@@ -30,13 +27,6 @@ def timer_lag(clock: Callable[[], int]) -> int:
     a window. It is 0 for a test's clock, which no record can share.
     """
     return 1 if clock is wall_clock else 0
-
-
-def resident() -> int:
-    """Return the private resident memory of this process in bytes, without mapped files."""
-    with open("/proc/self/statm", "rb") as f:
-        _, pages, shared, *_ = map(int, f.read().split())
-    return (pages - shared) * _PAGE
 
 
 def requests(capacity: int) -> Requests:

@@ -8,6 +8,7 @@ import threading
 import time
 from types import CodeType, FrameType, FunctionType
 
+from millstream.operating_system import ThreadActivity, system
 from millstream.operators.codegen.code_writer import site_of
 from millstream.operators.diagnostics.sampling import Stack, StackSamples
 
@@ -44,8 +45,7 @@ class StackSampler:
             self._until = time.monotonic() + _IDLE_SECONDS
             if not self._is_running:
                 self._is_running = True
-                # In the thread itself: requesting the CPU clock of a thread that has ended is undefined.
-                work = _Work(time.pthread_getcpuclockid(self._thread), threading.get_native_id())
+                work = system.current_thread_activity()
                 threading.Thread(target=self._sample, args=(work,), name="millstream-sampler", daemon=True).start()
 
     def enter(self, vertex: int | None) -> None:
@@ -56,7 +56,7 @@ class StackSampler:
             seen, self._seen = self._seen, {}
         return seen
 
-    def _sample(self, work: _Work) -> None:
+    def _sample(self, work: ThreadActivity) -> None:
         while time.monotonic() <= self._until:
             time.sleep(INTERVAL - _WINDOW)
             used, before = work.seconds(), time.monotonic()
@@ -87,30 +87,6 @@ class StackSampler:
             frame = frame.f_back
         names.reverse()
         return tuple(names)
-
-
-class _Work:
-    """The CPU use of a thread."""
-
-    def __init__(self, clock: int, thread: int) -> None:
-        self._clock = clock
-        self._status = f"/proc/self/task/{thread}/stat"
-
-    def seconds(self) -> float:
-        """Return the CPU time of the thread."""
-        try:
-            return time.clock_gettime(self._clock)
-        except OSError:
-            # The thread has ended.
-            return 0.0
-
-    def is_runnable(self) -> bool:
-        """Return whether the thread runs or waits for a CPU only."""
-        try:
-            with open(self._status) as file:
-                return file.read().rpartition(")")[2].split()[0] == "R"
-        except OSError:
-            return False
 
 
 def _is_outermost(code: CodeType) -> bool:

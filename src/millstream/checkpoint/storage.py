@@ -22,6 +22,7 @@ from millstream.common.errors import DamagedStateError, InvalidProgramError, Mil
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.faults import fault_point
 from millstream.common.private_files import scratch
+from millstream.operating_system import system
 
 
 class Storage(Protocol):
@@ -261,10 +262,10 @@ class DirectoryStorage:
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
-            if not keep_cached and hasattr(os, "posix_fadvise"):
+            if not keep_cached:
                 # State files are only read after a failure. Otherwise their page cache would displace that of the
                 # next file.
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+                system.drop_cached(descriptor)
         finally:
             os.close(descriptor)
 

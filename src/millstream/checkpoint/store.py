@@ -31,17 +31,24 @@ from millstream.common.aliases import Json
 from millstream.common.errors import DamagedStateError, DeposedError, InvalidProgramError, MillstreamError
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.faults import fault_point
+from millstream.operating_system import system
 
 
 def this_process(job_name: str) -> dict[str, Json]:
     """Return this process as the owner of a job."""
     pid = os.getpid()
-    return {"job": job_name, "host": socket.gethostname(), "pid": pid, "started": _started(pid), "system": _system()}
+    return {
+        "job": job_name,
+        "host": socket.gethostname(),
+        "pid": pid,
+        "started": system.process_start(pid),
+        "system": system.boot(),
+    }
 
 
 def is_same_host(owner: dict[str, Json]) -> bool:
     """Return whether this process can observe the owner: same host, boot and container."""
-    return owner.get("host") == socket.gethostname() and owner.get("system") == _system()
+    return owner.get("host") == socket.gethostname() and owner.get("system") == system.boot()
 
 
 def is_alive(owner: dict[str, Json]) -> bool:
@@ -51,25 +58,8 @@ def is_alive(owner: dict[str, Json]) -> bool:
     if owner.get("host") != socket.gethostname():
         return True
     pid = owner.get("pid")
-    started = _started(pid) if isinstance(pid, int) else None
+    started = system.process_start(pid) if isinstance(pid, int) else None
     return started is not None and started == owner.get("started")
-
-
-def _system() -> str:
-    """Return the boot and PID namespace, within which process ids are unique."""
-    with open("/proc/sys/kernel/random/boot_id") as f:
-        return f"{f.read().strip()} {os.readlink('/proc/self/ns/pid')}"
-
-
-def _started(pid: int) -> str | None:
-    """Return the start time of a process in ticks since boot; None if there is no such process."""
-    try:
-        with open(f"/proc/{pid}/stat") as f:
-            state, *fields = f.read().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    # A zombie is still listed.
-    return None if state in "ZX" else fields[18]
 
 
 log = logging.getLogger("millstream")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 import sys
@@ -15,6 +14,7 @@ from millstream import __version__
 from millstream.common.aliases import Json
 from millstream.common.configuration import Configuration
 from millstream.common.errors import JavaNotFoundError
+from millstream.operating_system import system
 from millstream.spark.java import find_java
 
 # It imports PySpark.
@@ -39,8 +39,8 @@ def facts() -> dict[str, Json]:
         "python": {"version": platform.python_version(), "path": sys.executable},
         "pyspark": metadata.version("pyspark"),
         "java": java,
-        "cores": len(os.sched_getaffinity(0)),
-        "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "cores": system.cores(),
+        "memory": system.physical_memory(),
         "state": {"directory": directory, "free": shutil.disk_usage(directory).free},
         "problems": problems,
         "ready": not problems,

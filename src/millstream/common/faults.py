@@ -14,6 +14,7 @@ The marker file makes it happen once across all processes and restarts.
 from __future__ import annotations
 
 import os
+import select
 import signal
 from collections.abc import Callable
 from functools import partial
@@ -102,7 +103,7 @@ def _freeze(_: str) -> None:
     """Stop this process until SIGCONT."""
     os.kill(os.getpid(), signal.SIGSTOP)
     # Another thread may be stopped first.
-    signal.sigtimedwait((), 0.2)
+    select.select((), (), (), 0.2)
 
 
 def _kill(pid: int, _: str) -> None:
@@ -140,32 +141,31 @@ def _kill_driver(_: str) -> None:
 
 def _java_above() -> int:
     """Return the process id of the JVM above this process, 0 in the driver."""
-    pid = os.getpid()
-    while pid > 1:
-        pid = _parent(pid)
-        if _name(pid) == "java":
+    processes, pid = _processes(), os.getpid()
+    while pid > 1 and pid in processes:
+        pid, _ = processes[pid]
+        if processes.get(pid, (0, ""))[1] == "java":
             return pid
     return 0
 
 
 def _name(pid: int) -> str:
-    try:
-        with open(f"/proc/{pid}/comm") as f:
-            return f.read().strip()
-    except FileNotFoundError:
-        return ""
+    return _processes().get(pid, (0, ""))[1]
 
 
 def _parent(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/stat") as f:
-            return int(f.read().rpartition(")")[2].split()[1])
-    except FileNotFoundError:
-        return 0
+    return _processes().get(pid, (0, ""))[0]
 
 
 def _children(pid: int) -> list[int]:
-    return [int(p) for p in os.listdir("/proc") if p.isdigit() and _parent(int(p)) == pid]
+    return [child for child, (parent, _) in _processes().items() if parent == pid]
+
+
+def _processes() -> dict[int, tuple[int, str]]:
+    """Return the parent and the name of each process."""
+    with os.popen("ps -A -o pid= -o ppid= -o comm=") as lines:
+        rows = [line.split(None, 2) for line in lines]
+    return {int(pid): (int(parent), os.path.basename(name.strip())) for pid, parent, name in rows}
 
 
 _ACTIONS = {

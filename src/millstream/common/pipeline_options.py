@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from enum import Enum
 
 from millstream.common.configuration import Configuration
@@ -42,8 +41,3 @@ ENGINE = ChoiceSetting("millstream.engine", EngineChoice.SPARK)
 def runs_here(config: Configuration) -> bool:
     """Return whether jobs run in this process."""
     return ENGINE.read(config) is EngineChoice.LOCAL
-
-
-def cores_here() -> int:
-    """Return the default parallelism of the local engine: the cores of this machine, as on local Spark."""
-    return len(os.sched_getaffinity(0))

@@ -19,7 +19,6 @@ from millstream.common.pipeline_options import (
     MAX_PARALLELISM,
     PARALLELISM,
     buffer_timeout,
-    cores_here,
     runs_here,
 )
 from millstream.common.restart_strategy import RestartStrategyConfiguration, configured_strategy
@@ -31,6 +30,7 @@ from millstream.datastream.slot_sharing_group import SlotSharingGroup
 from millstream.datastream.state_backend import StateBackend, configured_backend, write_backend
 from millstream.datastream.time_characteristic import TimeCharacteristic
 from millstream.graph.transformations import check_max_parallelism, check_parallelism
+from millstream.operating_system import system
 
 RUNTIME_MODE = ChoiceSetting("execution.runtime-mode", RuntimeExecutionMode.STREAMING)
 _CHANGELOG = FlagSetting("state.changelog.enabled", False, ("state.backend.changelog.enabled",))
@@ -69,7 +69,7 @@ class ExecutionSettings:
             if PARALLELISM.key in _defaults:
                 return _defaults[PARALLELISM.key]
             if runs_here(with_overrides(self._config)):
-                return cores_here()
+                return system.cores()
             from millstream.spark.embedded import local_parallelism
 
             cores = local_parallelism(self._config)

@@ -8,23 +8,21 @@ own limit (TCP_USER_TIMEOUT) also ends connections whose peer only does not read
 from __future__ import annotations
 
 import os
-import select
 import socket
-import struct
 import threading
 from collections.abc import Callable
 
+from millstream.operating_system import DisconnectPoller, system
+
 # Number of keepalive probes, and of checks, within the timeout.
 CHECKS = 5
-# Of Linux's tcp_info: retransmits since the last answer, and milliseconds since then.
-_INFO = struct.Struct("=2xB53xI")
 
 
 def enable_keepalive(connection: socket.socket, seconds: float) -> None:
     """Let the kernel probe the peer's machine, and break the connection if it does not answer."""
     every = max(1, round(seconds / CHECKS))
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, every)
+    system.probe_after(connection, every)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, every)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, CHECKS - 1)
 
@@ -34,15 +32,13 @@ def is_unresponsive(connection: socket.socket, seconds: float) -> bool:
 
     The kernel sends no keepalive probes while data is unacknowledged.
     """
-    info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO.size)
-    repeats, milliseconds = _INFO.unpack_from(info)
-    return bool(repeats) and milliseconds >= seconds * 1000
+    return system.unanswered_milliseconds(connection) >= seconds * 1000
 
 
 class DisconnectWatcher:
     """Watches connections on its own thread, which sleeps until one of them breaks.
 
-    It reads nothing. Systems without epoll (all but Linux) report nothing; the next read detects the disconnect.
+    It reads nothing. Only Linux can do that; elsewhere the next read detects the disconnect.
     """
 
     def __init__(self, on_disconnect: Callable[[], None]) -> None:
@@ -52,17 +48,17 @@ class DisconnectWatcher:
             on_disconnect: called on the thread when the first connection has broken.
         """
         self._on_disconnect = on_disconnect
-        self._epoll = select.epoll() if hasattr(select, "epoll") else None
+        self._poller = system.disconnect_poller()
         # Closing one end of the pipe wakes the thread.
         self._end, self._ender = os.pipe()
-        if self._epoll is not None:
-            self._epoll.register(self._end, select.EPOLLIN)
-            threading.Thread(target=self._watch, args=(self._epoll,), name="hang-ups", daemon=True).start()
+        if self._poller is not None:
+            self._poller.add(self._end)
+            threading.Thread(target=self._watch, args=(self._poller,), name="hang-ups", daemon=True).start()
 
     def add(self, descriptor: int) -> None:
         """Watch a connection until it is closed on this side."""
-        if self._epoll is not None:
-            self._epoll.register(descriptor, select.EPOLLRDHUP | select.EPOLLONESHOT)
+        if self._poller is not None:
+            self._poller.add(descriptor)
 
     def close(self) -> None:
         """Stop watching."""
@@ -70,15 +66,15 @@ class DisconnectWatcher:
             return
         os.close(self._ender)
         self._ender = -1
-        if self._epoll is None:
+        if self._poller is None:
             os.close(self._end)
 
-    def _watch(self, epoll: select.epoll) -> None:
-        broken = {descriptor for descriptor, _ in epoll.poll()}
+    def _watch(self, poller: DisconnectPoller) -> None:
+        broken = poller.wait()
         if self._end not in broken:
             self._on_disconnect()
             # The descriptor must not be reused while `close` can still be called.
-            while self._end not in {descriptor for descriptor, _ in epoll.poll()}:
+            while self._end not in poller.wait():
                 pass
-        epoll.close()
+        poller.close()
         os.close(self._end)

@@ -15,6 +15,7 @@ from functools import partial
 from millstream.exchange.connection import Connection
 from millstream.exchange.frames import Frame
 from millstream.exchange.keepalive import CHECKS
+from millstream.operating_system import system
 
 
 @dataclass
@@ -29,8 +30,7 @@ class Poller:
     """Waits for events on connections and file descriptors."""
 
     def __init__(self) -> None:
-        # The cost of a poll must not grow with the number of idle connections.
-        self._poll = select.epoll()
+        self._poll = system.poller()
         self._connections: dict[int, _Watched] = {}
         # Connections that may have data to send.
         self._active: dict[int, _Watched] = {}
@@ -47,9 +47,9 @@ class Poller:
             lost: called once when the connection has broken and is no longer served.
         """
         fd = connection.socket.fileno()
-        watched = self._connections[fd] = self._active[fd] = _Watched(connection, take, lost, select.EPOLLIN)
+        watched = self._connections[fd] = self._active[fd] = _Watched(connection, take, lost, select.POLLIN)
         connection.on_queued = partial(self._active.__setitem__, fd, watched)
-        self._poll.register(fd, select.EPOLLIN)
+        self._poll.register(fd, select.POLLIN)
         if connection.keepalive_seconds is not None:
             self._check_seconds = min(self._check_seconds, connection.keepalive_seconds / CHECKS)
             self._next_check_at = min(self._next_check_at, time.monotonic() + self._check_seconds)
@@ -57,7 +57,7 @@ class Poller:
     def watch(self, fd: int, act: Callable[[], None]) -> None:
         """Call a function whenever a descriptor is readable."""
         self._others[fd] = act
-        self._poll.register(fd, select.EPOLLIN)
+        self._poll.register(fd, select.POLLIN)
 
     @property
     def has_to_send(self) -> bool:
@@ -139,7 +139,7 @@ class Poller:
                 before = connection.sent
                 connection.flush()
                 has_sent = has_sent or connection.sent > before
-            events = select.EPOLLIN | select.EPOLLOUT if connection.awaits_writable else select.EPOLLIN
+            events = select.POLLIN | select.POLLOUT if connection.awaits_writable else select.POLLIN
             if events != watched.events:
                 watched.events = events
                 self._poll.modify(fd, events)

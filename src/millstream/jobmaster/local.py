@@ -15,12 +15,12 @@ from dataclasses import replace
 
 from millstream.common.errors import InvalidProgramError, JobCancelledError
 from millstream.common.memory_on_spark import SLOTS
-from millstream.common.pipeline_options import cores_here
 from millstream.jobmaster.dependencies import FILES_DIRECTORY, stage_dependencies
 from millstream.jobmaster.engine import QUICK, EpochFailed
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.job_launcher import JobDirectories, JobSpec, PreparedJob, prepare, start
 from millstream.jobmaster.pickling import dump_plan
+from millstream.operating_system import system
 from millstream.operators.base import RuntimeServices
 from millstream.operators.diagnostics.failures import SubtaskFailed
 from millstream.operators.diagnostics.logs import name_operators_in_logs
@@ -156,7 +156,7 @@ class LocalEngine:
         self._storage = storage
         self._clock = clock
         self._pickled = dict(pickled or {})
-        self._count = slots or cores_here()
+        self._count = slots or system.cores()
 
     def runner(self, plan: JobPlan, attempt: int) -> LocalEpochs:
         pickled = self._pickled[plan] = self._pickled.get(plan) or dump_plan(plan)

@@ -24,6 +24,7 @@ from millstream import __version__
 from millstream.checkpoint.storage import open_storage, storage_options
 from millstream.common.configuration import Configuration
 from millstream.common.errors import MillstreamError
+from millstream.operating_system import system
 from millstream.spark.errors import keep_bridge_quiet
 from millstream.spark.session import get_context
 
@@ -119,7 +120,7 @@ def _this_machine(name: str) -> Machine:
         python=platform.python_version(),
         packages={package: _version(package) for package in PACKAGES},
         millstream=__version__,
-        memory=_memory(),
+        memory=system.available_memory(),
         free=shutil.disk_usage(tempfile.gettempdir()).free,
     )
 
@@ -131,15 +132,6 @@ def _version(package: str) -> str | None:
         return getattr(module, "__version__", None) or metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _memory() -> int:
-    """Return the memory available to processes here, in bytes."""
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        with contextlib.suppress(OSError, ValueError), open(path) as file:
-            return min(machine, int(file.read()))
-    return machine
 
 
 def _can_reach(host: str, port: int) -> bool:

@@ -38,9 +38,10 @@ import pyspark.worker
 from pyspark import daemon as stock_daemon
 from pyspark.serializers import read_int, write_int, write_with_length
 
+from millstream.operating_system import system
 from millstream.spark.control import DIRECTORY_VARIABLE
 from millstream.spark.heartbeat import Heartbeat, HeartbeatSettings, describe_silence
-from millstream.spark.processes import die_with_parent, is_alive, kill, name_process, run_child
+from millstream.spark.processes import is_alive, kill, run_child
 from millstream.spark.spark_task_process import ReplayedStream, serve
 
 JOB_PROPERTY = "millstream.job"
@@ -117,7 +118,7 @@ class Manager:
         connection, _ = self.listener.accept()
         pid = self._fork()
         if pid == 0:
-            name_process("millstream-relay")
+            system.name_process("millstream-relay")
             run_child(lambda: Relay(connection, self.control_path).run())
         connection.close()
 
@@ -151,7 +152,7 @@ class Manager:
         heartbeat = Heartbeat(settings)
         pid = self._fork()
         if pid == 0:
-            name_process(f"millstream-s{slot}")
+            system.name_process(f"millstream-s{slot}")
             run_child(lambda: serve(listener, heartbeat))
         listener.close()
         # A slot that froze without a task has failed no epoch.
@@ -210,7 +211,7 @@ class Manager:
         sys.stderr.flush()
         pid = os.fork()
         if pid == 0:
-            die_with_parent()
+            system.die_with_parent()
             self.listener.close()
             self.control.close()
             for release in self.releases:

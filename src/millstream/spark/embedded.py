@@ -16,6 +16,7 @@ import threading
 
 from millstream.common.configuration import Configuration
 from millstream.common.memory_on_spark import spark_settings
+from millstream.operating_system import system
 from millstream.spark.control import DIRECTORY_VARIABLE, make_directory
 from millstream.spark.gateway import Gateway, JvmSettings, spark_home
 from millstream.spark.java import find_java
@@ -42,7 +43,7 @@ def local_cores(master: str) -> int | None:
     if match is None:
         return None
     cores = match.group(1) or "1"
-    return len(os.sched_getaffinity(0)) if cores == "*" else int(cores)
+    return system.cores() if cores == "*" else int(cores)
 
 
 def with_cores(master: str, cores: int) -> str:

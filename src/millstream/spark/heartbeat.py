@@ -16,13 +16,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from millstream.common.setting import in_words
+from millstream.operating_system import system
 
 _COUNT = struct.Struct("=Q")
 # Minimum number of beats within the timeout.
 _BEATS_PER_TIMEOUT = 5
 _STACK = 256 << 10
-# Fields of /proc/<pid>/stat after the name: user and kernel time.
-_USER, _KERNEL = 11, 12
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Heartbeat:
         self._settings = settings
         self._now = now
         self._page = mmap.mmap(-1, _COUNT.size)
-        self._last: tuple[int, int | None] = (0, None)
+        self._last: tuple[int, float | None] = (0, None)
         self._seen_at = now()
         # Seconds without a beat. Time without checks does not count: this process was frozen too.
         self._silent_seconds = 0.0
@@ -76,7 +75,7 @@ class Heartbeat:
         elapsed, self._seen_at = now - self._seen_at, now
         (count,) = _COUNT.unpack_from(self._page, 0)
         # Read only without a beat: it costs system calls.
-        cpu = _processor_time(pid) if count == self._last[0] else None
+        cpu = system.processor_time(pid) if count == self._last[0] else None
         alive = count != self._last[0] or (self._last[1] is not None and cpu != self._last[1])
         self._last = count, cpu
         self._silent_seconds = 0.0 if alive else self._silent_seconds + min(elapsed, 2 * self._settings.pause)
@@ -92,13 +91,3 @@ def describe_silence(slot: int, pid: int, settings: HeartbeatSettings) -> str:
         f"Slot {slot} (process {pid} on {os.uname().nodename}) has sent no heartbeat for "
         f"{in_words(round(settings.timeout * 1000))} (heartbeat.timeout): the process is frozen, and was killed."
     )
-
-
-def _processor_time(pid: int) -> int | None:
-    """Return a process's processor time in clock ticks; None if there is no such process."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as stat:
-            fields = stat.read().rpartition(b")")[2].split()
-    except OSError:
-        return None
-    return int(fields[_USER]) + int(fields[_KERNEL])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import os
 import signal
@@ -16,10 +15,10 @@ from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
+from millstream.operating_system import system
+
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
-
-_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
 
 def run_child(action: Callable[[], None]) -> NoReturn:
@@ -35,30 +34,18 @@ def run_child(action: Callable[[], None]) -> NoReturn:
         os._exit(code)
 
 
-def die_with_parent() -> None:
-    """Have this process killed when its parent ends."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-
 def ends_with_this_process() -> Callable[[], None] | None:
     """Return a `preexec_fn` that has a server killed when this process ends.
 
     None off the main thread: the kernel watches the parent thread, which may end earlier.
     """
-    return die_with_parent if threading.current_thread() is threading.main_thread() else None
+    return system.die_with_parent if threading.current_thread() is threading.main_thread() else None
 
 
 def leave_to_parent(signals: Iterable[int]) -> None:
     """Ignore signals that the parent handles; child processes inherit this."""
     for number in signals:
         signal.signal(number, signal.SIG_IGN)
-
-
-def name_process(name: str) -> None:
-    """Set the process's name for ps and top."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
 
 
 def is_alive(pid: int) -> bool:

@@ -25,15 +25,14 @@ from millstream.exchange.credentials import Credentials
 from millstream.exchange.frames import Frame, Kind
 from millstream.exchange.poller import Poller
 from millstream.exchange.slot_loop import SlotLoop
+from millstream.operating_system import system
 from millstream.spark.heartbeat import Heartbeat, HeartbeatSettings, describe_silence
 from millstream.spark.processes import (
     child_exit_notifications,
-    die_with_parent,
     drain,
     exit_on_sigterm,
     ignore_sigterm,
     kill,
-    name_process,
     run_child,
 )
 from millstream.spark.saved_plan import JobRef
@@ -59,9 +58,9 @@ class HostFunction:
         for _ in elements:
             pass
         context = TaskContext.get()
-        name_process("millstream-host")
+        system.name_process("millstream-host")
         Host(self, context.taskAttemptId() if context else 0).run(range(task, max(self.widths), self.tasks))
-        name_process("millstream-relay")
+        system.name_process("millstream-relay")
         return iter(())
 
 
@@ -97,8 +96,8 @@ class Host:
         if pid == 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            die_with_parent()
-            name_process(f"millstream-s{slot}")
+            system.die_with_parent()
+            system.name_process(f"millstream-s{slot}")
             run_child(lambda: _serve(self._function, slot, self._task_attempt, heartbeat))
         self._watched[pid] = slot, heartbeat
         return pid

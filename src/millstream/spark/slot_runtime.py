@@ -27,13 +27,14 @@ from millstream.common import pyflink_names
 from millstream.common.errors import MillstreamError, StateNotSharedError
 from millstream.common.faults import SETTING, arm
 from millstream.common.pickles import adopt_main_classes, dump
+from millstream.operating_system import system
 from millstream.operators.base import RuntimeServices
 from millstream.operators.diagnostics.failures import SubtaskFailed
 from millstream.operators.diagnostics.io_metrics import SlotTraffic
 from millstream.operators.diagnostics.logs import Logged
 from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotLocation
 from millstream.operators.runtime.slot_runner import SlotRunner
-from millstream.runtime_services import requests, resident, stopwatch, timer_lag, wall_clock
+from millstream.runtime_services import requests, stopwatch, timer_lag, wall_clock
 from millstream.spark.processes import Collector, is_termination_requested
 from millstream.spark.saved_plan import JobRef, check_shared, find_plan
 from millstream.stack_sampler import StackSampler
@@ -58,7 +59,7 @@ def slot_runner_of(job: JobRef, slot: int, printed: Printed) -> SlotRunner:
         plan = replace(plan, settings=replace(plan.settings, attempt=job.attempt))
         arm(plan.settings.job_parameters.get(SETTING))
         clock = plan.settings.clock or wall_clock
-        services = RuntimeServices(clock, requests, stopwatch(clock), timer_lag(clock), resident)
+        services = RuntimeServices(clock, requests, stopwatch(clock), timer_lag(clock), system.private_memory)
         runner = SlotRunner(plan, slot, storage, services)
         runner.sampler = StackSampler()
         runner.location = local_location()
@@ -228,7 +229,7 @@ DRIVER = "driver"
 @functools.cache
 def local_location() -> SlotLocation:
     """Return the location of this worker process; each forked process evaluates it itself."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    memory = system.physical_memory()
     return SlotLocation(_executor(), socket.gethostname(), memory)
 
 
@@ -239,14 +240,8 @@ def _executor() -> str:
         return executor
     process = os.getppid()
     while process > 1:
-        try:
-            with open(f"/proc/{process}/cmdline", "rb") as file:
-                words = file.read().decode(errors="replace").split("\0")
-            with open(f"/proc/{process}/stat") as file:
-                parent = int(file.read().rpartition(")")[2].split()[1])
-        except (OSError, ValueError):
-            break
+        words = system.command_line(process)
         if "--executor-id" in words:
             return words[words.index("--executor-id") + 1]
-        process = parent
+        process = system.parent(process)
     return DRIVER

@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 from millstream.cli.session import run_program as session_program
 from millstream.common.aliases import Json
 from millstream.common.private_files import SCRATCH_VARIABLE
-from millstream.spark.processes import child_exit_notifications, drain, name_process
+from millstream.operating_system import receive_descriptors, system
+from millstream.spark.processes import child_exit_notifications, drain
 from millstream.spark.session import preload_converters
 
 # Modules that every program loads.
@@ -55,9 +56,7 @@ class ForkServer:
                     drain(child_exits)
                     self._report_ended()
                 if self.control.fileno() in ready:
-                    text, descriptors, _, _ = socket.recv_fds(
-                        self.control, _LARGEST_REQUEST, _DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
-                    )
+                    text, descriptors = receive_descriptors(self.control, _LARGEST_REQUEST, _DESCRIPTORS)
                     if not text:
                         return None
                     request = json.loads(text)
@@ -77,7 +76,7 @@ class ForkServer:
         if pid > 0:
             self.pids.add(pid)
             # The process was not reaped yet, so its id was not reused.
-            pidfd = os.pidfd_open(pid)
+            pidfd = system.open_process(pid)
             self._send({"pid": pid}, pidfd)
             os.close(pidfd)
         return pid
@@ -90,7 +89,7 @@ class ForkServer:
             os.dup2(descriptor, number)
             os.close(descriptor)
         os.setsid()
-        name_process("millstream-main")
+        system.name_process("millstream-main")
         os.environ[SCRATCH_VARIABLE] = request["scratch"]
         os.chdir(request["directory"])
         if not sys.flags.safe_path:
@@ -128,5 +127,5 @@ def main(descriptor: int) -> int:
 
 
 if __name__ == "__main__":
-    name_process("millstream-fork")
+    system.name_process("millstream-fork")
     sys.exit(main(int(sys.argv[1])))

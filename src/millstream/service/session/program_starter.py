@@ -22,6 +22,7 @@ from millstream.common.aliases import Json
 from millstream.common.errors import MillstreamError
 from millstream.common.masking import masked_text
 from millstream.common.private_files import SCRATCH_VARIABLE
+from millstream.operating_system import receive_descriptors, system
 from millstream.service.session.program_store import Submission
 
 log = logging.getLogger("millstream")
@@ -73,7 +74,7 @@ class ProgramStarter:
         self._server: ForkServer | None = None
 
     def start(self, start: ProgramStart) -> ProgramProcess:
-        if not hasattr(os, "pidfd_open"):
+        if not system.has_process_descriptors:
             return _spawn(start)
         with self._lock:
             if self._server is not None:
@@ -122,7 +123,7 @@ class ForkedProcess:
         # Under the lock, because a closed descriptor may be reused.
         with self._lock, contextlib.suppress(ProcessLookupError):
             if self._code is None:
-                signal.pidfd_send_signal(self.pidfd, number)
+                system.signal_process(self.pidfd, number)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
@@ -186,7 +187,7 @@ class ForkServer:
 
     def _receive_all(self) -> None:
         while True:
-            text, descriptors, _, _ = socket.recv_fds(self._control, _MAX_MESSAGE, 1, socket.MSG_CMSG_CLOEXEC)
+            text, descriptors = receive_descriptors(self._control, _MAX_MESSAGE, 1)
             if not text:
                 return
             self._receive(json.loads(text), descriptors)

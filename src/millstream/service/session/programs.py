@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import logging
 import os
 import shutil
 import signal
 import socket
-import sys
 import threading
 import time
 import uuid
@@ -22,6 +20,7 @@ from millstream.common.aliases import Json
 from millstream.common.errors import MillstreamError
 from millstream.common.masking import masked_text
 from millstream.common.private_files import socket_directory
+from millstream.operating_system import system
 from millstream.service.archive import Archive, ArchiveStore
 from millstream.service.responses.cluster import Slots
 from millstream.service.session.program_channel import Channel
@@ -459,20 +458,14 @@ def _exit_text(code: int) -> str:
 
 # Files above the first size are trimmed to the second; a response has at most the third.
 _MAX_BYTES, _RETAINED_BYTES, _RESPONSE_BYTES = 32 << 20, 16 << 20, 1 << 20
-_BLOCK = 1 << 16
-# Flags of fallocate(2): free disk blocks without changing the file's size.
-_PUNCH_HOLE, _KEEP_SIZE = 0x02, 0x01
 
 
 def trim(path: str) -> None:
     """Free the disk space of the beginning of a file that is too large. Writers are not affected."""
     status = os.stat(path)
-    if sys.platform != "linux" or status.st_blocks * 512 <= _MAX_BYTES:
-        return
-    with open(path, "r+b") as file:
-        # Whole blocks only: part of a block would read as zeros.
-        freed = ctypes.c_long((status.st_size - _RETAINED_BYTES) // _BLOCK * _BLOCK)
-        ctypes.CDLL(None).fallocate(file.fileno(), _PUNCH_HOLE | _KEEP_SIZE, ctypes.c_long(0), freed)
+    if status.st_blocks * 512 > _MAX_BYTES:
+        with open(path, "r+b") as file:
+            system.free_blocks(file, status.st_size - _RETAINED_BYTES)
 
 
 def read_from(path: str, start: int) -> tuple[bytes, int]:
