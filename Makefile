@@ -101,6 +101,10 @@ parity: $(STAMP)
 sql-docs: $(STAMP)
 	$(BIN)/python -m tests.sql.reference
 
+# Draw the diagrams, docs/images/*.svg.
+diagrams: $(STAMP)
+	$(BIN)/python -m tests.documentation.diagrams
+
 # Compare random SQL programs with DuckDB; `make test` compares a hundred.
 PROGRAMS ?= 20000
 sql-oracle: $(STAMP)

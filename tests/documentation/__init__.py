@@ -1,0 +1,1 @@
+"""Generators of documentation: diagrams, reference pages and screenshots."""
