@@ -101,6 +101,10 @@ parity: $(STAMP)
 sql-docs: $(STAMP)
 	$(BIN)/python -m tests.sql.reference
 
+# Update the tables of docs/reference/configuration.md from the declarations of options.
+config-docs: $(STAMP)
+	$(BIN)/python -m tests.documentation.configuration
+
 # Draw the diagrams, docs/images/*.svg.
 diagrams: $(STAMP)
 	$(BIN)/python -m tests.documentation.diagrams

@@ -104,11 +104,11 @@ def exchange() -> Drawing:
     for (start, end), kinds in frames.items():
         for i, kind in enumerate(kinds):
             share = (0.86, 0.70, 0.54)[i] if start == end else (0.84, 0.71)[i]
-            x, y = start + (end - start) * share, 76 + 220 * share
+            place, y = start + (end - start) * share, 76 + 220 * share
             if kind == "B":
-                d.box(x - 10, y - 9, 20, 18, style="accent")
+                d.box(place - 10, y - 9, 20, 18, style="accent")
             else:
-                d.box(x - 19, y - 9, 38, 18, "~END", "low")
+                d.box(place - 19, y - 9, 38, 18, "~END", "low")
     d.box(20, 396, 20, 18, style="accent")
     d.label(48, 410, "block: records for one subtask, as one pickle")
     d.box(11, 424, 38, 18, "~END", "low")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 import pkgutil
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,27 +14,17 @@ import millstream
 from millstream.common import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.common.known_keys import OWN, check_keys, flink_keys, harmless_patterns, has_effect, is_harmless
-from millstream.common.setting import Setting
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.jobmaster.machine.options import full_failover
 from millstream.table import EnvironmentSettings, TableEnvironment
 from millstream.testing import LocalEnvironment
+from tests.documentation.configuration import all_settings
 from tests.pyflink.option_keys import KEYS, options_of_pyflink, read
 from tests.support.apache_flink import flink_folder, flink_python, needs_flink  # noqa: F401
 from tests.support.paths import ROOT
 
 # Keys that Flink never had, or had before 1.17.
 OLDER_STILL = {"execution.checkpointing.prefer-checkpoint-for-recovery"}
-
-
-def all_settings() -> dict[str, Setting[Any]]:
-    """Return every option of the package."""
-    settings: dict[str, Setting[Any]] = {}
-    for module in pkgutil.walk_packages(millstream.__path__, "millstream."):
-        if not module.name.startswith(("millstream.spark", "millstream.testing", "millstream.pyflink")):
-            values = vars(importlib.import_module(module.name)).values()
-            settings |= {t.key: t for t in values if isinstance(t, Setting)}
-    return settings
 
 
 def test_options_have_deprecated_keys_of_flink() -> None:

@@ -60,7 +60,7 @@ _REFUSED: dict[str, tuple[Callable[[str], bool], str]] = {
     "table.sql-dialect": (_is("HIVE"), "write Flink's own SQL"),
 }
 
-_CHOICES = {
+CHOICES = {
     "table.exec.async-scalar.retry-strategy": ("FIXED_DELAY", "NO_RETRY"),
     "table.exec.sink.keyed-shuffle": ("NONE", "AUTO", "FORCE"),
     "table.exec.sink.nested-constraint-enforcer": ("IGNORE", "ROWS", "ROWS_AND_COLLECTIONS"),
@@ -73,7 +73,7 @@ _CHOICES = {
 
 def check_settings(settings: Mapping[str, str]) -> None:
     """Reject unsupported settings, with the alternative, and invalid values."""
-    for key, words in _CHOICES.items():
+    for key, words in CHOICES.items():
         if settings.get(key, words[0]).strip().upper() not in words:
             raise TableException(
                 f"Could not parse value '{settings[key]}' for '{key}'. It is one of {', '.join(words)}."
