@@ -109,6 +109,10 @@ config-docs: $(STAMP)
 diagrams: $(STAMP)
 	$(BIN)/python -m tests.documentation.diagrams
 
+# Take the pictures of the page, docs/images/*.png, of running jobs; needs Chromium, two minutes.
+screenshots: $(STAMP)
+	$(BIN)/python -m tests.documentation.screenshots
+
 # Compare random SQL programs with DuckDB; `make test` compares a hundred.
 PROGRAMS ?= 20000
 sql-oracle: $(STAMP)

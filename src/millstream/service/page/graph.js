@@ -14,7 +14,7 @@ const LEGEND = [
   ["high", "busy over 90% or backpressured over 50%"],
   ["idle", "idle"],
 ];
-const MAX_CHARACTERS = 31;
+const MAX_CHARACTERS = 31, MAX_BOLD_CHARACTERS = 26;
 
 export function graphTab(container, id) {
   const board = el("div", { class: "graph", tabindex: "0", role: "group", "aria-label": "Job graph" });
@@ -145,7 +145,8 @@ export function graphTab(container, id) {
       svg("title", {}, label),
       svg("rect", { class: "box", width: WIDTH, height: position.h, rx: 10 }),
       lines(node).map((text, i) =>
-        svg("text", { x: 14, y: 24 + i * LINE, class: i ? "operator" : "operator first" }, shorten(text))),
+        svg("text", { x: 14, y: 24 + i * LINE, class: i ? "operator" : "operator first" },
+          shorten(text, i ? MAX_CHARACTERS : MAX_BOLD_CHARACTERS))),
       hasEnded ? null : gauges,
       svg("text", { class: "footer", x: 14, y: position.h - 11 }, hasEnded ? totals : load),
       svg("text", { class: "footer", x: WIDTH - 14, y: position.h - 11, "text-anchor": "end" },
@@ -174,6 +175,6 @@ function levelOf(vertex, busy, backpressured) {
   return busy > 0.02 ? "ok" : "idle";
 }
 
-function shorten(text) {
-  return text.length > MAX_CHARACTERS ? `${text.slice(0, MAX_CHARACTERS - 1)}…` : text;
+function shorten(text, most) {
+  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
 }
