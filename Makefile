@@ -101,6 +101,9 @@ parity: $(STAMP)
 sql-docs: $(STAMP)
 	$(BIN)/python -m tests.sql.reference
 
+# Generated parts of the documentation.
+.PHONY: config-docs diagrams screenshots
+
 # Update the tables of docs/reference/configuration.md from the declarations of options.
 config-docs: $(STAMP)
 	$(BIN)/python -m tests.documentation.configuration
