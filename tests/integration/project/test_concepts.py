@@ -1,4 +1,4 @@
-"""The programs of the pages on concepts print the documented output."""
+"""The programs of the pages on concepts print the documented output, and those of the screenshots run."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.paths import DOCS
+from tests.support.paths import DOCS, TESTS
 
 CONCEPTS = DOCS / "concepts"
+PROGRAMS = TESTS / "documentation" / "programs"
 PROGRAM = re.compile(r"```python\n# (\S+)\n(.*?)```\n+    millstream (run --local .*?)\n\n```\n(.*?)```", re.DOTALL)
 PAGES = [page for page in sorted(CONCEPTS.glob("*.md")) if PROGRAM.search(page.read_text())]
 
@@ -38,6 +39,13 @@ def test_concept_program_prints_documented_output(page: Path, tmp_path: Path) ->
 
 def test_concept_pages_with_programs_are_found() -> None:
     assert [page.stem for page in PAGES] == ["changelogs", "exactly-once", "index", "state", "time"]
+
+
+@pytest.mark.parametrize("program", sorted(PROGRAMS.glob("*.py")), ids=lambda program: program.stem)
+def test_screenshot_program_has_a_plan(program: Path) -> None:
+    line = [sys.executable, "-m", "millstream.cli.main", "info", str(program)]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and '"nodes"' in done.stdout, done.stderr
 
 
 def _text(page: str) -> str:
