@@ -394,6 +394,11 @@ class CountSlidingWindowAssigner(WindowAssigner[T, CountWindow]):
         return f"CountSlidingWindowAssigner({self.size}, {self.slide})"
 
 
+def count_windows(size: int, slide: int) -> WindowAssigner[Value, CountWindow]:
+    """Return the assigner of count_window(): tumbling windows if the slide is 0."""
+    return CountSlidingWindowAssigner(size, slide) if slide else CountTumblingWindowAssigner(size)
+
+
 # Called with: the resulting window, the merged windows, its state window, and the state windows merged into that.
 OnMerge = Callable[[Window, list[Window], Window, list[Window]], None]
 
