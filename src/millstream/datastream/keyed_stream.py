@@ -44,7 +44,14 @@ __all__ = ["KeyedStream"]
 
 
 class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
-    """A stream partitioned by key."""
+    """A stream partitioned by key, created by `key_by()`: its functions have state and timers of the current key.
+
+    Example:
+        >>> words = env.from_collection(["to", "be", "or", "not", "to", "be"])
+        >>> counts = words.map(lambda word: (word, 1)).key_by(lambda pair: pair[0]).sum(1)
+        >>> list(counts.execute_and_collect())[-1]
+        ('be', 2)
+    """
 
     class AccumulateType(Enum):
         """The kind of a field's aggregate."""
@@ -95,10 +102,18 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
         raise InvalidProgramError(f"{action} KeyedStream is not supported.")
 
     def cache(self) -> CachedDataStream[T_co]:
-        """Refused as in PyFlink: cache the stream before key_by()."""
+        """Raise an error, as in PyFlink: cache the stream before `key_by()`."""
         raise InvalidProgramError("Cache for KeyedStream is not supported.")
 
     def get_type(self) -> TypeInformation:
+        """Return the type of the keyed stream, as in PyFlink: a row of the key and the record.
+
+        Example:
+            >>> from millstream.common import Types
+            >>> pairs = env.from_collection([("a", 1)], Types.TUPLE([Types.STRING(), Types.LONG()]))
+            >>> pairs.key_by(lambda pair: pair[0], Types.STRING()).get_type()
+            RowTypeInfo(f0: String, f1: TupleTypeInfo(String, Long))
+        """
         return Types.ROW([self._key_type or PickledBytesTypeInfo(), super().get_type()]).named()
 
     @overload
@@ -110,18 +125,60 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
     def key_by(self, key_selector: int | str, key_type: TypeInformation | None = None) -> KeyedStream[T_co, Key]: ...
 
     def key_by(self, key_selector: UserCode, key_type: TypeInformation | None = None) -> KeyedStream[T_co, Key]:
+        """Partition the records by another key, in place of this one.
+
+        Example:
+            >>> pairs = env.from_collection([("a", 1), ("b", 1)])
+            >>> by_second = pairs.key_by(lambda pair: pair[0]).key_by(lambda pair: pair[1])
+            >>> list(by_second.sum(1).execute_and_collect())
+            [('a', 1), ('a', 2)]
+        """
         return self._unkeyed.key_by(key_selector, key_type)
 
     def window(self, window_assigner: WindowAssigner[Value, W]) -> WindowedStream[T_co, KEY_co, W]:
-        """Group each key's records into windows."""
+        """Group each key's records into windows.
+
+        Example:
+            >>> from millstream.common import WatermarkStrategy
+            >>> from millstream.datastream.window import TumblingEventTimeWindows
+            >>> by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda e, _: e[1])
+            >>> events = env.from_collection([("a", 1), ("a", 4), ("a", 11)]).assign_timestamps_and_watermarks(by_time)
+            >>> windows = events.key_by(lambda e: e[0]).window(TumblingEventTimeWindows.of(10))
+            >>> list(windows.reduce(lambda a, b: (a[0], a[1] + b[1])).execute_and_collect())
+            [('a', 5), ('a', 11)]
+        """
         return WindowedStream(self, window_assigner)
 
     def count_window(self, size: int, slide: int = 0) -> WindowedStream[T_co, KEY_co, CountWindow]:
-        """Assign each key's records to windows of `size` records; only full windows fire."""
+        """Assign each key's records to windows of `size` records; only full windows fire.
+
+        Args:
+            size: the number of records in a window.
+            slide: how many records after one window the next begins; 0 for windows without overlap.
+
+        Example:
+            >>> sales = env.from_collection([("tea", 3), ("pie", 5), ("tea", 4), ("tea", 9)])
+            >>> list(sales.key_by(lambda sale: sale[0]).count_window(2).sum(1).execute_and_collect())
+            [('tea', 7)]
+        """
         return WindowedStream(self, count_windows(size, slide))
 
     def interval_join(self, other: KeyedStream[R, Key]) -> IntervalJoin[T_co, R]:
-        """Join with another keyed stream: pairs of equal keys within a bounded distance in event time."""
+        """Join with another keyed stream: pairs of equal keys within a bounded distance in event time.
+
+        Not in PyFlink; named as in Flink's Java API.
+
+        Example:
+            >>> from millstream.common import WatermarkStrategy
+            >>> by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda e, _: e[1])
+            >>> orders = env.from_collection([("ann", 100), ("bob", 200)]).assign_timestamps_and_watermarks(by_time)
+            >>> clicks = env.from_collection([("ann", 95), ("bob", 120)]).assign_timestamps_and_watermarks(by_time)
+            >>> keyed = orders.key_by(lambda e: e[0]), clicks.key_by(lambda e: e[0])
+            >>> joined = keyed[0].interval_join(keyed[1]).between(-10, 0)
+            >>> pairs = joined.process(lambda left, right, ctx: [(left, right)])
+            >>> list(pairs.execute_and_collect())
+            [(('ann', 100), ('ann', 95))]
+        """
         self._check_same_program(other, "interval_join")
         if not isinstance(other, KeyedStream):
             raise InvalidProgramError("interval_join() needs another keyed stream: call key_by(...) on it.")
@@ -131,27 +188,63 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
         """Combine each record with the key's value so far, and emit the new value.
 
         In BATCH only the last value of each key is emitted.
+
+        Example:
+            >>> sales = env.from_collection([("tea", 3), ("pie", 5), ("tea", 4)])
+            >>> totals = sales.key_by(lambda sale: sale[0]).reduce(lambda a, b: (a[0], a[1] + b[1]))
+            >>> list(totals.execute_and_collect())
+            [('tea', 3), ('pie', 5), ('tea', 7)]
         """
         return self._reduced(as_user_function(func, "reduce", "reduce"))
 
     def sum(self, position_to_sum: Union[int, str] = 0) -> DataStream[T_co]:
-        """Emit the key's first record with this field summed up."""
+        """Emit the key's first record with this field summed up.
+
+        Example:
+            >>> sales = env.from_collection([("tea", 3), ("pie", 5), ("tea", 4)])
+            >>> list(sales.key_by(lambda sale: sale[0]).sum(1).execute_and_collect())
+            [('tea', 3), ('pie', 5), ('tea', 7)]
+        """
         return self._combined("sum", position_to_sum, lambda a, b: a + b)
 
     def min(self, position_to_min: Union[int, str] = 0) -> DataStream[T_co]:
-        """Emit the key's first record with this field at its minimum so far."""
+        """Emit the key's first record with this field at its minimum so far.
+
+        Example:
+            >>> prices = env.from_collection([("tea", 3, "monday"), ("tea", 2, "friday")])
+            >>> list(prices.key_by(lambda price: price[0]).min(1).execute_and_collect())
+            [('tea', 3, 'monday'), ('tea', 2, 'monday')]
+        """
         return self._combined("min", position_to_min, lambda a, b: b if b < a else a)
 
     def max(self, position_to_max: Union[int, str] = 0) -> DataStream[T_co]:
-        """Emit the key's first record with this field at its maximum so far."""
+        """Emit the key's first record with this field at its maximum so far.
+
+        Example:
+            >>> prices = env.from_collection([("tea", 3, "monday"), ("tea", 4, "friday")])
+            >>> list(prices.key_by(lambda price: price[0]).max(1).execute_and_collect())
+            [('tea', 3, 'monday'), ('tea', 4, 'monday')]
+        """
         return self._combined("max", position_to_max, lambda a, b: b if b > a else a)
 
     def min_by(self, position_to_min_by: Union[int, str] = 0) -> DataStream[T_co]:
-        """Emit the key's record with the minimum of this field so far."""
+        """Emit the key's record with the minimum of this field so far.
+
+        Example:
+            >>> prices = env.from_collection([("tea", 3, "monday"), ("tea", 2, "friday")])
+            >>> list(prices.key_by(lambda price: price[0]).min_by(1).execute_and_collect())
+            [('tea', 3, 'monday'), ('tea', 2, 'friday')]
+        """
         return self._chosen("min_by", position_to_min_by, lambda a, b: a < b)
 
     def max_by(self, position_to_max_by: Union[int, str] = 0) -> DataStream[T_co]:
-        """Emit the key's record with the maximum of this field so far."""
+        """Emit the key's record with the maximum of this field so far.
+
+        Example:
+            >>> prices = env.from_collection([("tea", 3, "monday"), ("tea", 4, "friday")])
+            >>> list(prices.key_by(lambda price: price[0]).max_by(1).execute_and_collect())
+            [('tea', 3, 'monday'), ('tea', 4, 'friday')]
+        """
         return self._chosen("max_by", position_to_max_by, lambda a, b: a > b)
 
     def _combined(
@@ -201,7 +294,13 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None
     ) -> Union[CloseableIterator[Value], list[Value]]:
-        """Run the program and iterate over `Row(key, value)`."""
+        """Run the program and iterate over `Row(key, value)`, as in PyFlink.
+
+        Example:
+            >>> words = env.from_collection(["tea", "pie"]).key_by(lambda word: word[0])
+            >>> list(words.execute_and_collect())
+            [Row(f0='t', f1='tea'), Row(f0='p', f1='pie')]
+        """
         return self._pairs().execute_and_collect(job_execution_name, limit)
 
     def _pairs(self) -> DataStream[Row]:
