@@ -216,8 +216,8 @@ class _Windowed(Generic[T_co, W_co]):
         """Pass all records of a window that fires to a function, with a context; it yields results.
 
         Args:
-            process_window_function: a ProcessWindowFunction, or a function of the key, the context and the records; without
-                keys, a ProcessAllWindowFunction, or a function of the context and the records.
+            process_window_function: a ProcessWindowFunction, or a function of the key, the context and the records;
+                without keys, a ProcessAllWindowFunction, or a function of the context and the records.
             output_type: the type of the results.
 
         Example:
