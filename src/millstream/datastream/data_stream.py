@@ -51,10 +51,8 @@ from millstream.operators.runtime.partitioners import (
 )
 from millstream.operators.stateless import FilterOperator, FlatMapOperator, MapOperator
 from millstream.operators.watermarks import WatermarkOperator
-from millstream.operators.windows.assigners import (
-    WindowAssigner,
-    count_windows,
-)
+from millstream.operators.windows.assigners import WindowAssigner
+from millstream.operators.windows.count_windows import count_assigner
 from millstream.operators.windows.windows import CountWindow
 
 if TYPE_CHECKING:
@@ -461,7 +459,7 @@ class DataStream(StreamOutputs[T_co]):
             >>> list(env.from_collection([1, 2, 3, 4, 5]).count_window_all(2).reduce(max).execute_and_collect())
             [2, 4]
         """
-        return self.window_all(count_windows(size, slide))
+        return self.window_all(count_assigner(size, slide))
 
     def get_side_output(self, output_tag: OutputTag[R]) -> DataStream[R]:
         """Return the records that the operator before yielded for a tag, as a stream of its own.

@@ -33,7 +33,8 @@ from millstream.operators.reduce import ReduceOperator
 from millstream.operators.reducers import choose_by_field, combine_field
 from millstream.operators.runtime.partitioners import KeyPartitioner, Partitioner
 from millstream.operators.stateless import MapOperator
-from millstream.operators.windows.assigners import WindowAssigner, count_windows
+from millstream.operators.windows.assigners import WindowAssigner
+from millstream.operators.windows.count_windows import count_assigner
 from millstream.operators.windows.windows import CountWindow
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
             >>> list(sales.key_by(lambda sale: sale[0]).count_window(2).sum(1).execute_and_collect())
             [('tea', 7)]
         """
-        return WindowedStream(self, count_windows(size, slide))
+        return WindowedStream(self, count_assigner(size, slide))
 
     def interval_join(self, other: KeyedStream[R, Key]) -> IntervalJoin[T_co, R]:
         """Join with another keyed stream: pairs of equal keys within a bounded distance in event time.
