@@ -11,8 +11,11 @@ from millstream.common.time import Duration, Time, to_millis
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.async_retry_strategies import AsyncRetryPredicate, AsyncRetryStrategy
 from millstream.datastream.data_stream import DataStream
-from millstream.datastream.functions import AsyncFunction, as_user_function
+from millstream.datastream.functions import (
+    AsyncFunction,
+)
 from millstream.datastream.stream_base import add_operator
+from millstream.datastream.stream_functions import as_user_function
 from millstream.operators.async_io import AsyncOperator, RetryPolicy
 
 __all__ = ["AsyncDataStream", "AsyncFunction", "AsyncRetryPredicate", "AsyncRetryStrategy"]

@@ -15,9 +15,9 @@ from millstream.datastream.functions import (
     KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
     KeySelector,
-    as_rich_function,
 )
 from millstream.datastream.stream_base import add_operator, check_same_program, is_keyed, unkeyed_input
+from millstream.datastream.stream_functions import as_rich_function
 from millstream.operators.base import Operator
 from millstream.operators.broadcast import BroadcastProcessOperator
 from millstream.operators.process import CoFlatMapOperator, CoMapOperator, ProcessOperator

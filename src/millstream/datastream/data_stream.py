@@ -30,13 +30,11 @@ from millstream.datastream.functions import (
     KeySelector,
     MapFunction,
     ProcessFunction,
-    as_rich_function,
-    as_user_function,
-    key_of,
 )
 from millstream.datastream.joined_streams import CoGroupedStreams, JoinedStreams
 from millstream.datastream.program_lint import warn_of_no_result, warn_of_yields
 from millstream.datastream.stream_base import declared_type, ends_of
+from millstream.datastream.stream_functions import as_rich_function, as_user_function, key_of
 from millstream.datastream.stream_outputs import DataStreamSink, StreamOutputs
 from millstream.datastream.windowed_stream import AllWindowedStream, WindowedStream
 from millstream.graph.transformations import Transformation, UpstreamEdge

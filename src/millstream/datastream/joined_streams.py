@@ -15,10 +15,9 @@ from millstream.datastream.functions import (
     KeySelector,
     ProcessJoinFunction,
     ProcessWindowFunction,
-    as_user_function,
-    key_of,
 )
 from millstream.datastream.stream_base import add_operator, ends_of, transformation_of
+from millstream.datastream.stream_functions import as_user_function, key_of
 from millstream.datastream.windowed_stream import WindowedStream
 from millstream.operators.functions.output_tag import OutputTag
 from millstream.operators.functions.user_function import UserFunction

@@ -19,11 +19,10 @@ from millstream.datastream.functions import (
     ProcessFunction,
     ReduceFunction,
     SinkFunction,
-    as_user_function,
-    key_of,
 )
 from millstream.datastream.joined_streams import IntervalJoin
 from millstream.datastream.stream_base import add_operator, ends_of, transformation_of
+from millstream.datastream.stream_functions import as_user_function, key_of
 from millstream.datastream.stream_outputs import DataStreamSink
 from millstream.datastream.windowed_stream import WindowedStream
 from millstream.graph.transformations import Transformation, UpstreamEdge

@@ -16,11 +16,10 @@ from millstream.datastream.connected_streams import BroadcastStream
 from millstream.datastream.functions import (
     KeySelector,
     SinkFunction,
-    as_user_function,
-    key_of,
 )
 from millstream.datastream.functions import Partitioner as PartitionerFunction
 from millstream.datastream.stream_base import OperatorSettings, StreamBase, declared_type, transformation_of
+from millstream.datastream.stream_functions import as_user_function, key_of
 from millstream.graph.transformations import Transformation
 from millstream.operators.base import Operator
 from millstream.operators.runtime.partitioners import (

@@ -17,9 +17,9 @@ from millstream.datastream.functions import (
     ProcessWindowFunction,
     ReduceFunction,
     WindowFunction,
-    as_user_function,
 )
 from millstream.datastream.stream_base import add_operator, declared_type, without_key
+from millstream.datastream.stream_functions import as_user_function
 from millstream.operators.functions.output_tag import OutputTag, check_tag
 from millstream.operators.functions.user_function import UserFunction
 from millstream.operators.reducers import choose_by_field, combine_field
