@@ -131,7 +131,7 @@ class DeltaTrigger(Trigger[T, AnyWindow]):
 
 
 class NeverTrigger(Trigger[T, AnyWindow]):
-    """Never fires: the trigger of GlobalWindows if the program sets none. Not in PyFlink.
+    """Never fires: the trigger of GlobalWindows if the program sets none.
 
     Example:
         >>> from millstream.datastream.window import GlobalWindows, NeverTrigger
