@@ -1,10 +1,11 @@
-"""Runs the examples in docstrings, as doctest does, each in an empty directory and with an environment of its own.
+"""Runs the examples in docstrings, as doctest does: those of each in an empty directory, with an own environment.
 
 An example has the names of its module and three others, see `names_of`; it imports everything else.
 """
 
 from __future__ import annotations
 
+import contextlib
 import doctest
 import importlib
 from pathlib import Path
@@ -54,15 +55,16 @@ def names_of(source: str) -> dict[str, Any]:
     return names | {"t_env": StreamTableEnvironment.create(env)} if "t_env" in source else names
 
 
-def run_example(test: doctest.DocTest) -> str:
-    """Run the examples of one docstring; return a report of those that failed."""
+def run_example(test: doctest.DocTest, directory: Path) -> str:
+    """Run the examples of one docstring in a new subdirectory; return a report of those that failed."""
     test.globs |= names_of(source_of(test))
     report: list[str] = []
-    doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=report.append)
+    (directory / test.name).mkdir()
+    with contextlib.chdir(directory / test.name):
+        doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=report.append)
     return "".join(report)
 
 
-def configure(monkeypatch: pytest.MonkeyPatch, directory: Path, settings: dict[str, str]) -> None:
-    """Run the examples of this test in a directory, in environments with these settings."""
-    monkeypatch.chdir(directory)
+def configure(monkeypatch: pytest.MonkeyPatch, settings: dict[str, str]) -> None:
+    """Give environments of this test these settings."""
     monkeypatch.setattr(launch_context, "_command_line", settings)

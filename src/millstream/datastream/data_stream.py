@@ -1,60 +1,47 @@
-"""DataStream and CachedDataStream: a method that processes records adds one operator.
+"""DataStream, KeyedStream and CachedDataStream: a method that processes records adds one operator.
 
 It returns the operator's output stream. `key_by` adds no operator: it sets the partitioner of the edge to the next one.
-All other partitioning and sinks (`sink_to`, `execute_and_collect`) are in the base class, in `stream_outputs.py`.
+Base classes have the operations on one record (`map`, `process`), in `stream_operations.py`, and all other partitioning
+and sinks (`sink_to`, `execute_and_collect`), in `stream_outputs.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from operator import itemgetter
-from typing import TYPE_CHECKING, NoReturn, Union, overload
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Union, cast, overload
 
-from millstream.common.aliases import KEY, OUT, Key, R, T_co, UserCode, Value, W
+from millstream.common.aliases import KEY, OUT, Key, KEY_co, R, T_co, UserCode, Value, W
 from millstream.common.errors import InvalidProgramError
 from millstream.common.scalar_types import check_type
-from millstream.common.typeinfo import (
-    RowTypeInfo,
-    TupleTypeInfo,
-    TypeInformation,
-    Types,
-)
+from millstream.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TypeInformation, Types
 from millstream.common.types import Row
-from millstream.common.watermark_strategy import WatermarkStrategy
+from millstream.connectors.base import Sink
 from millstream.datastream.cached_stream import Cache
 from millstream.datastream.collect import CloseableIterator
 from millstream.datastream.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
 from millstream.datastream.functions import (
-    FilterFunction,
-    FlatMapFunction,
+    KeyedProcessFunction,
     KeySelector,
-    MapFunction,
     ProcessFunction,
+    SinkFunction,
 )
-from millstream.datastream.joined_streams import CoGroupedStreams, JoinedStreams
-from millstream.datastream.program_lint import warn_of_no_result, warn_of_yields
-from millstream.datastream.stream_base import declared_type, ends_of
-from millstream.datastream.stream_functions import as_rich_function, as_user_function, key_of
+from millstream.datastream.joined_streams import CoGroupedStreams, IntervalJoin, JoinedStreams
+from millstream.datastream.stream_base import add_operator, declared_type, ends_of, transformation_of
+from millstream.datastream.stream_functions import key_of
+from millstream.datastream.stream_operations import KeyedAggregates, StreamOperations
 from millstream.datastream.stream_outputs import DataStreamSink, StreamOutputs
 from millstream.datastream.windowed_stream import AllWindowedStream, WindowedStream
 from millstream.graph.transformations import Transformation, UpstreamEdge
 from millstream.operators.base import Operator
 from millstream.operators.functions.output_tag import OutputTag, check_tag
-from millstream.operators.functions.user_function import UserFunction
-from millstream.operators.process import ProcessOperator
-from millstream.operators.reducers import check_position
-from millstream.operators.runtime.partitioners import (
-    KeyPartitioner,
-    Partitioner,
-)
-from millstream.operators.stateless import FilterOperator, FlatMapOperator, MapOperator
-from millstream.operators.watermarks import WatermarkOperator
+from millstream.operators.runtime.partitioners import KeyPartitioner, Partitioner
+from millstream.operators.stateless import MapOperator
 from millstream.operators.windows.assigners import WindowAssigner
 from millstream.operators.windows.count_windows import count_assigner
 from millstream.operators.windows.windows import CountWindow
 
 if TYPE_CHECKING:
-    from millstream.common.execution_config import ExecutionConfig
     from millstream.datastream.program_builder import ProgramBuilder
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 
@@ -75,7 +62,7 @@ __all__ = [
 WINDOW_STATE_NAME = "window-contents"
 
 
-class DataStream(StreamOutputs[T_co]):
+class DataStream(StreamOperations[T_co], StreamOutputs[T_co]):
     """A stream of records, built by a source or an operator of a StreamExecutionEnvironment.
 
     Every method that processes records adds an operator and returns its output as a new stream; nothing runs before
@@ -92,39 +79,11 @@ class DataStream(StreamOutputs[T_co]):
         def __getattr__(self, name: str) -> NoReturn:
             kind = type(self).__name__
             text = f"'{kind}' object has no attribute '{name}'"
-            if not name.startswith("_") and name in vars(KeyedStream):
+            if not name.startswith("_") and hasattr(KeyedStream, name):
                 text = f"{kind} has no {name}(), which works on the records of a key: call key_by(...) first"
             raise AttributeError(text, name=name, obj=self)
 
     # --- properties
-
-    def get_type(self) -> TypeInformation:
-        """Return the declared type of the records; without one, that of any Python object.
-
-        Example:
-            >>> from millstream.common import Types
-            >>> env.from_collection([1, 2], Types.LONG()).get_type(), env.from_collection([1, 2]).get_type()
-            (Long, PickledByteArrayTypeInfo)
-        """
-        return (self._type() or Types.PICKLED_BYTE_ARRAY()).named()
-
-    def get_execution_environment(self) -> StreamExecutionEnvironment:
-        """Return the environment that the stream belongs to.
-
-        Example:
-            >>> env.from_collection([1]).get_execution_environment() is env
-            True
-        """
-        return self._environment
-
-    def get_execution_config(self) -> ExecutionConfig:
-        """Return the environment's settings in Flink's older form.
-
-        Example:
-            >>> env.from_collection([1]).get_execution_config().get_parallelism()
-            1
-        """
-        return self._environment.get_config()
 
     def _repr_svg_(self) -> str:
         """Draw the program up to this stream, for notebooks."""
@@ -135,149 +94,6 @@ class DataStream(StreamOutputs[T_co]):
 
     def _unkeyed_input(self) -> DataStream[Value]:
         return self
-
-    def force_non_parallel(self) -> DataStream[T_co]:
-        """Fix the operator's parallelism at one: it has one subtask, whatever the parallelism of the job.
-
-        Example:
-            >>> _ = env.set_parallelism(4)
-            >>> results = env.from_collection([1, 2, 3]).rebalance().map(lambda x: x * 10).force_non_parallel()
-            >>> list(results.execute_and_collect())
-            [10, 20, 30]
-        """
-        operator = self._set("Set force non-parallel for")
-        operator.set_parallelism(1)
-        operator.non_parallel = True
-        return self
-
-    # --- one record at a time
-
-    @overload
-    def map(
-        self, func: Callable[[T_co], Value] | MapFunction[T_co, Value], output_type: RowTypeInfo
-    ) -> DataStream[Row]: ...
-
-    @overload
-    def map(
-        self, func: Callable[[T_co], OUT] | MapFunction[T_co, OUT], output_type: TypeInformation | None = None
-    ) -> DataStream[OUT]: ...
-
-    def map(self, func: object, output_type: TypeInformation | None = None) -> DataStream[Value]:
-        """Turn every record into another.
-
-        Args:
-            func: a function of the record, or a MapFunction.
-            output_type: the type of the results, which are coerced to it; by default any Python object.
-
-        Example:
-            >>> list(env.from_collection([1, 2, 3]).map(lambda x: x * 2).execute_and_collect())
-            [2, 4, 6]
-        """
-        function = as_user_function(func, "map", "map")
-        warn_of_yields(function.call, "map")
-        return self._add_operator("Map", MapOperator(function, self._keyed), output_type)
-
-    @overload
-    def flat_map(
-        self, func: Callable[[T_co], Iterable[Value] | None] | FlatMapFunction[T_co, Value], output_type: RowTypeInfo
-    ) -> DataStream[Row]: ...
-
-    @overload
-    def flat_map(
-        self,
-        func: Callable[[T_co], Iterable[OUT] | None] | FlatMapFunction[T_co, OUT],
-        output_type: TypeInformation | None = None,
-    ) -> DataStream[OUT]: ...
-
-    def flat_map(self, func: object, output_type: TypeInformation | None = None) -> DataStream[Value]:
-        """Turn every record into any number of others.
-
-        Args:
-            func: a function that returns or yields the results of a record, or a FlatMapFunction; None is no result.
-            output_type: the type of the results, which are coerced to it; by default any Python object.
-
-        Example:
-            >>> lines = env.from_collection(["to be", "or"])
-            >>> list(lines.flat_map(lambda line: line.split()).execute_and_collect())
-            ['to', 'be', 'or']
-        """
-        function = as_user_function(func, "flat_map", "flat_map")
-        return self._add_operator("FlatMap", FlatMapOperator(function, self._keyed), output_type)
-
-    def filter(self, func: Callable[[T_co], object] | FilterFunction[T_co]) -> DataStream[T_co]:
-        """Emit only the records for which the function is true.
-
-        Example:
-            >>> list(env.from_collection([1, 2, 3]).filter(lambda x: x % 2 == 1).execute_and_collect())
-            [1, 3]
-        """
-        function = as_user_function(func, "filter", "filter")
-        warn_of_yields(function.call, "filter")
-        warn_of_no_result(function.call)
-        return self._add_operator("Filter", FilterOperator(function, self._keyed), self._type())
-
-    @overload
-    def process(self, func: ProcessFunction[T_co, Value], output_type: RowTypeInfo) -> DataStream[Row]: ...
-
-    @overload
-    def process(
-        self, func: ProcessFunction[T_co, OUT], output_type: TypeInformation | None = None
-    ) -> DataStream[OUT]: ...
-
-    def process(self, func: object, output_type: TypeInformation | None = None) -> DataStream[Value]:
-        """Process every record with its context; the function yields results and `(OutputTag, value)` pairs.
-
-        Args:
-            func: a ProcessFunction; on a keyed stream also a KeyedProcessFunction, with state and timers of the key.
-            output_type: the type of the results, which are coerced to it; by default any Python object.
-
-        Example:
-            >>> from millstream.datastream import ProcessFunction
-            >>> class Halves(ProcessFunction):
-            ...     def process_element(self, value, ctx):
-            ...         if value % 2 == 0:
-            ...             yield value // 2
-            >>> list(env.from_collection([1, 2, 3, 4]).process(Halves()).execute_and_collect())
-            [1, 2]
-        """
-        function = as_rich_function(func, ("process_element",), "process")
-        return self._add_operator(
-            "KEYED PROCESS" if self._keyed else "PROCESS", ProcessOperator(function, self._keyed), output_type
-        )
-
-    def project(self, *field_indexes: int) -> DataStream[tuple[Value, ...]]:
-        """Select fields of a tuple by index, in this order; the records must be tuples, rows or lists.
-
-        Example:
-            >>> list(env.from_collection([(1, 2, 3), (4, 5, 6)]).project(2, 0).execute_and_collect())
-            [(3, 1), (6, 4)]
-        """
-        if not field_indexes or not all(isinstance(i, int) for i in field_indexes):
-            raise InvalidProgramError(f"project() takes the indexes of the fields to keep, not {field_indexes!r}.")
-        declared = self._type()
-        output_type: TypeInformation | None = None
-        if isinstance(declared, (TupleTypeInfo, RowTypeInfo)):
-            types = declared.get_field_types()
-            for index in field_indexes:
-                self._check_field("project", index)
-            output_type = Types.TUPLE([types[i] for i in field_indexes])
-        getter = itemgetter(*field_indexes)
-        one = len(field_indexes) == 1
-        function: Callable[[Value], Value] = (lambda v: (getter(v),)) if one else getter
-        operator = MapOperator(UserFunction(function, None))
-        # Field indexes refer to the declared type.
-        operator.encodes_input = True
-        return self._add_operator("Projection", operator, output_type)
-
-    def _check_field(self, operation: str, field: int | str) -> None:
-        """Raise an error if the stream's declared type lacks a field."""
-        check_position(field, operation)
-        declared = self._type()
-        if declared is not None and not declared.has_field(field):
-            raise InvalidProgramError(
-                f"{operation}({field!r}): the stream's type {declared} has no field {field!r}. "
-                "Give the index or the name of a field it has."
-            )
 
     # --- several streams
 
@@ -401,26 +217,6 @@ class DataStream(StreamOutputs[T_co]):
 
     # --- ends
 
-    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream[T_co]:
-        """Assign timestamps and generate watermarks with a strategy: event-time windows and timers need both.
-
-        Example:
-            >>> from millstream.common import Duration, WatermarkStrategy
-            >>> strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5))
-            >>> strategy = strategy.with_timestamp_assigner(lambda event, _: event["millis"])
-            >>> events = env.from_collection([{"millis": 7_000}]).assign_timestamps_and_watermarks(strategy)
-            >>> list(events.execute_and_collect())
-            [{'millis': 7000}]
-        """
-        if not isinstance(watermark_strategy, WatermarkStrategy):
-            raise InvalidProgramError(
-                f"assign_timestamps_and_watermarks() takes a WatermarkStrategy, not {watermark_strategy!r}."
-            )
-        operator = WatermarkOperator(watermark_strategy)
-        # Records are unchanged, so they conform to their type already.
-        operator.produced_type = self._type()
-        return self._add_operator("Timestamps/Watermarks", operator, operator.produced_type)
-
     def cache(self) -> CachedDataStream[T_co]:
         """Cache the records of a bounded stream, so that the next execute() does not compute them again.
 
@@ -533,5 +329,213 @@ def _constant_key(value: Value) -> int:
     return 0
 
 
-# KeyedStream extends DataStream, and key_by() returns one.
-from millstream.datastream.keyed_stream import KeyedStream  # noqa: E402
+class KeyedStream(KeyedAggregates[T_co], DataStream[T_co], Generic[T_co, KEY_co]):
+    """A stream partitioned by key, created by `key_by()`: its functions have state and timers of the current key.
+
+    Example:
+        >>> words = env.from_collection(["to", "be", "or", "not", "to", "be"])
+        >>> counts = words.map(lambda word: (word, 1)).key_by(lambda pair: pair[0]).sum(1)
+        >>> list(counts.execute_and_collect())[-1]
+        ('be', 2)
+    """
+
+    class AccumulateType(Enum):
+        """The kind of a field's aggregate."""
+
+        MIN = 1
+        MAX = 2
+        MIN_BY = 3
+        MAX_BY = 4
+        SUM = 5
+
+    def __init__(
+        self,
+        environment: StreamExecutionEnvironment,
+        builder: ProgramBuilder,
+        ends: list[UpstreamEdge],
+        select: Callable[[Value], Value],
+        key_type: TypeInformation | None,
+        unkeyed: DataStream[T_co],
+    ) -> None:
+        super().__init__(environment, builder, ends)
+        self._select = select
+        self._key_type = key_type
+        self._unkeyed = unkeyed
+
+    if TYPE_CHECKING:
+        # The same as without keys, for functions that know their key.
+        @overload
+        def process(
+            self,
+            func: ProcessFunction[T_co, Value] | KeyedProcessFunction[KEY_co, T_co, Value],
+            output_type: RowTypeInfo,
+        ) -> DataStream[Row]: ...
+
+        @overload
+        def process(
+            self,
+            func: ProcessFunction[T_co, OUT] | KeyedProcessFunction[KEY_co, T_co, OUT],
+            output_type: TypeInformation | None = None,
+        ) -> DataStream[OUT]: ...
+
+        def process(self, func: object, output_type: TypeInformation | None = None) -> DataStream[Value]: ...
+
+    @property
+    def _keyed(self) -> bool:
+        return True
+
+    def _set(self, action: str) -> Transformation:
+        raise InvalidProgramError(f"{action} KeyedStream is not supported.")
+
+    def cache(self) -> CachedDataStream[T_co]:
+        """Raise an error, as in PyFlink: cache the stream before `key_by()`."""
+        raise InvalidProgramError("Cache for KeyedStream is not supported.")
+
+    def get_type(self) -> TypeInformation:
+        """Return the type of the keyed stream, as in PyFlink: a row of the key and the record.
+
+        Example:
+            >>> from millstream.common import Types
+            >>> pairs = env.from_collection([("a", 1)], Types.TUPLE([Types.STRING(), Types.LONG()]))
+            >>> pairs.key_by(lambda pair: pair[0], Types.STRING()).get_type()
+            RowTypeInfo(f0: String, f1: TupleTypeInfo(String, Long))
+        """
+        return Types.ROW([self._key_type or PickledBytesTypeInfo(), super().get_type()]).named()
+
+    @overload
+    def key_by(
+        self, key_selector: Callable[[T_co], KEY] | KeySelector[T_co, KEY], key_type: TypeInformation | None = None
+    ) -> KeyedStream[T_co, KEY]: ...
+
+    @overload
+    def key_by(self, key_selector: int | str, key_type: TypeInformation | None = None) -> KeyedStream[T_co, Key]: ...
+
+    def key_by(self, key_selector: UserCode, key_type: TypeInformation | None = None) -> KeyedStream[T_co, Key]:
+        """Partition the records by another key, in place of this one.
+
+        Example:
+            >>> pairs = env.from_collection([("a", 1), ("b", 1)])
+            >>> by_second = pairs.key_by(lambda pair: pair[0]).key_by(lambda pair: pair[1])
+            >>> list(by_second.sum(1).execute_and_collect())
+            [('a', 1), ('a', 2)]
+        """
+        return self._unkeyed.key_by(key_selector, key_type)
+
+    def window(self, window_assigner: WindowAssigner[Value, W]) -> WindowedStream[T_co, KEY_co, W]:
+        """Group each key's records into windows.
+
+        Example:
+            >>> from millstream.common import WatermarkStrategy
+            >>> from millstream.datastream.window import TumblingEventTimeWindows
+            >>> by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda e, _: e[1])
+            >>> events = env.from_collection([("a", 1), ("a", 4), ("a", 11)]).assign_timestamps_and_watermarks(by_time)
+            >>> windows = events.key_by(lambda e: e[0]).window(TumblingEventTimeWindows.of(10))
+            >>> list(windows.reduce(lambda a, b: (a[0], a[1] + b[1])).execute_and_collect())
+            [('a', 5), ('a', 11)]
+        """
+        return WindowedStream(self, window_assigner)
+
+    def count_window(self, size: int, slide: int = 0) -> WindowedStream[T_co, KEY_co, CountWindow]:
+        """Assign each key's records to windows of `size` records; only full windows fire.
+
+        Args:
+            size: the number of records in a window.
+            slide: how many records after one window the next begins; 0 for windows without overlap.
+
+        Example:
+            >>> sales = env.from_collection([("tea", 3), ("pie", 5), ("tea", 4), ("tea", 9)])
+            >>> list(sales.key_by(lambda sale: sale[0]).count_window(2).sum(1).execute_and_collect())
+            [('tea', 7)]
+        """
+        return WindowedStream(self, count_assigner(size, slide))
+
+    def interval_join(self, other: KeyedStream[R, Key]) -> IntervalJoin[T_co, R]:
+        """Join with another keyed stream: pairs of equal keys within a bounded distance in event time.
+
+        Not in PyFlink; named as in Flink's Java API.
+
+        Example:
+            >>> from millstream.common import WatermarkStrategy
+            >>> by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda e, _: e[1])
+            >>> orders = env.from_collection([("ann", 100), ("bob", 200)]).assign_timestamps_and_watermarks(by_time)
+            >>> clicks = env.from_collection([("ann", 95), ("bob", 120)]).assign_timestamps_and_watermarks(by_time)
+            >>> keyed = orders.key_by(lambda e: e[0]), clicks.key_by(lambda e: e[0])
+            >>> joined = keyed[0].interval_join(keyed[1]).between(-10, 0)
+            >>> pairs = joined.process(lambda left, right, ctx: [(left, right)])
+            >>> list(pairs.execute_and_collect())
+            [(('ann', 100), ('ann', 95))]
+        """
+        self._check_same_program(other, "interval_join")
+        if not isinstance(other, KeyedStream):
+            raise InvalidProgramError("interval_join() needs another keyed stream: call key_by(...) on it.")
+        return IntervalJoin(self, other)
+
+    def sink_to(self, sink: Sink[T_co]) -> DataStreamSink:
+        return self._unkeyed.sink_to(sink)
+
+    def add_sink(
+        self,
+        sink_func: Callable[[T_co], object] | Callable[[T_co, Any], object] | SinkFunction[T_co] | Sink[T_co],
+    ) -> DataStreamSink:
+        return self._unkeyed.add_sink(sink_func)
+
+    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
+        return self._unkeyed.print(sink_identifier)
+
+    @overload
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: None = None
+    ) -> CloseableIterator[Value]: ...
+
+    @overload
+    def execute_and_collect(self, job_execution_name: str | None = None, *, limit: int) -> list[Value]: ...
+
+    @overload
+    def execute_and_collect(self, job_execution_name: str | None, limit: int) -> list[Value]: ...
+
+    @overload
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: int | None = None
+    ) -> Union[CloseableIterator[Value], list[Value]]: ...
+
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: int | None = None
+    ) -> Union[CloseableIterator[Value], list[Value]]:
+        """Run the program and iterate over `Row(key, value)`, as in PyFlink.
+
+        Example:
+            >>> words = env.from_collection(["tea", "pie"]).key_by(lambda word: word[0])
+            >>> list(words.execute_and_collect())
+            [Row(f0='t', f1='tea'), Row(f0='p', f1='pie')]
+        """
+        return self._pairs().execute_and_collect(job_execution_name, limit)
+
+    def _pairs(self) -> DataStream[Row]:
+        """Return the stream as rows of key and value, as PyFlink does for operations without keys."""
+        key, values = self._select, cast("DataStream[Value]", self._unkeyed)
+        pairs: DataStream[Row] = values.map(lambda value: Row(f0=key(value), f1=value)).name("Key and Value")
+        transformation_of(pairs).parallelism = ends_of(values)[0].source.parallelism
+        return pairs
+
+    def _without_key(self) -> DataStream[T_co]:
+        return self._unkeyed
+
+    def _unkeyed_input(self) -> DataStream[Row]:
+        """Return the rows of key and value, partitioned by key, to connect with an unkeyed stream."""
+        by_key = KeyPartitioner(key_of(0))
+        ends = [UpstreamEdge(e.source, by_key, e.tag) for e in ends_of(self._pairs())]
+        return DataStream(self._environment, self._builder, ends)
+
+    def _partitioned(self, partitioner: Partitioner) -> DataStream[T_co]:
+        raise InvalidProgramError("Cannot override partitioning for KeyedStream.")
+
+    def _add_operator(
+        self,
+        name: str,
+        operator: Operator,
+        output_type: TypeInformation | None,
+        second: DataStream[Value] | None = None,
+    ) -> DataStream[Value]:
+        if isinstance(operator, MapOperator) and not operator.keyed:
+            return add_operator(self._unkeyed, name, operator, output_type, second)
+        return super()._add_operator(name, operator, output_type, second)
