@@ -75,6 +75,16 @@ class Savepoint:
             path: its directory, or a URL that fsspec supports.
             configuration: settings of remote storage (`s3.*`), of Spark for `as_dataframe`, and
                 `millstream.state.signing-key-file`, which refuses snapshots without a valid signature.
+
+        Example:
+            >>> from millstream.testing import CollectSink, LocalJob, save_savepoint
+            >>> words = env.from_collection(["a", "b", "a", "c"]).map(lambda word: (word, 1)).uid("words")
+            >>> _ = words.key_by(lambda pair: pair[0]).sum(1).uid("counts").sink_to(CollectSink()).uid("sink")
+            >>> job = LocalJob(env, epoch_sizes=lambda: 3)
+            >>> _ = job.run_epoch()
+            >>> savepoint = Savepoint.load(save_savepoint(job, "before"))
+            >>> savepoint.kind
+            'savepoint'
         """
         config = configuration or Configuration()
         keys = signing_keys(config)
@@ -84,12 +94,34 @@ class Savepoint:
 
     @property
     def location(self) -> str:
-        """Its location."""
+        """The directory or URL.
+
+        Example:
+            >>> from millstream.testing import CollectSink, LocalJob, save_savepoint
+            >>> words = env.from_collection(["a", "b", "a", "c"]).map(lambda word: (word, 1)).uid("words")
+            >>> _ = words.key_by(lambda pair: pair[0]).sum(1).uid("counts").sink_to(CollectSink()).uid("sink")
+            >>> job = LocalJob(env, epoch_sizes=lambda: 3)
+            >>> _ = job.run_epoch()
+            >>> savepoint = Savepoint.load(save_savepoint(job, "before"))
+            >>> savepoint.location.endswith("before")
+            True
+        """
         return self._inspection.location
 
     @property
     def kind(self) -> str:
-        """Either "savepoint" or "checkpoint"."""
+        """Either "savepoint" or "checkpoint".
+
+        Example:
+            >>> from millstream.testing import CollectSink, LocalJob, save_savepoint
+            >>> words = env.from_collection(["a", "b", "a", "c"]).map(lambda word: (word, 1)).uid("words")
+            >>> _ = words.key_by(lambda pair: pair[0]).sum(1).uid("counts").sink_to(CollectSink()).uid("sink")
+            >>> job = LocalJob(env, epoch_sizes=lambda: 3)
+            >>> _ = job.run_epoch()
+            >>> savepoint = Savepoint.load(save_savepoint(job, "before"))
+            >>> savepoint.kind
+            'savepoint'
+        """
         return self._inspection.manifest.kind
 
     @property
@@ -110,11 +142,33 @@ class Savepoint:
     # --- contents
 
     def operators(self) -> list[OperatorInfo]:
-        """Return the operators with their states, as loaded. Needs no classes of the program."""
+        """Return the operators with their states, as loaded. Needs no classes of the program.
+
+        Example:
+            >>> from millstream.testing import CollectSink, LocalJob, save_savepoint
+            >>> words = env.from_collection(["a", "b", "a", "c"]).map(lambda word: (word, 1)).uid("words")
+            >>> _ = words.key_by(lambda pair: pair[0]).sum(1).uid("counts").sink_to(CollectSink()).uid("sink")
+            >>> job = LocalJob(env, epoch_sizes=lambda: 3)
+            >>> _ = job.run_epoch()
+            >>> savepoint = Savepoint.load(save_savepoint(job, "before"))
+            >>> [(operator.uid, [state.name for state in operator.states]) for operator in savepoint.operators()]
+            [(None, []), ('words', []), ('counts', ['reduce']), ('sink', [])]
+        """
         return self._inspection.operators()
 
     def sources(self) -> list[SourceInfo]:
-        """Return the positions of the sources. Needs no classes of the program."""
+        """Return the positions of the sources. Needs no classes of the program.
+
+        Example:
+            >>> from millstream.testing import CollectSink, LocalJob, save_savepoint
+            >>> words = env.from_collection(["a", "b", "a", "c"]).map(lambda word: (word, 1)).uid("words")
+            >>> _ = words.key_by(lambda pair: pair[0]).sum(1).uid("counts").sink_to(CollectSink()).uid("sink")
+            >>> job = LocalJob(env, epoch_sizes=lambda: 3)
+            >>> _ = job.run_epoch()
+            >>> savepoint = Savepoint.load(save_savepoint(job, "before"))
+            >>> len(savepoint.sources())
+            1
+        """
         return self._inspection.sources()
 
     def keyed_state(self, uid: str, name: str) -> Iterator[StateRow]:
@@ -126,6 +180,16 @@ class Savepoint:
         Args:
             uid: the operator.
             name: the state.
+
+        Example:
+            >>> from millstream.testing import CollectSink, LocalJob, save_savepoint
+            >>> words = env.from_collection(["a", "b", "a", "c"]).map(lambda word: (word, 1)).uid("words")
+            >>> _ = words.key_by(lambda pair: pair[0]).sum(1).uid("counts").sink_to(CollectSink()).uid("sink")
+            >>> job = LocalJob(env, epoch_sizes=lambda: 3)
+            >>> _ = job.run_epoch()
+            >>> savepoint = Savepoint.load(save_savepoint(job, "before"))
+            >>> sorted((row.key, row.value) for row in savepoint.keyed_state("counts", "reduce"))
+            [('a', ('a', 2)), ('b', ('b', 1))]
         """
         return self._rows(uid, name, KEYED)
 
@@ -165,6 +229,17 @@ class Savepoint:
             key: the key; of broadcast state, the key of the entry; None for lists of subtasks.
             value: a list for list state, a dict for map state.
             namespace: the window, the time of a timer, the number of a subtask; see StateRow.
+
+        Example:
+            >>> from millstream.testing import CollectSink, LocalJob, save_savepoint
+            >>> words = env.from_collection(["a", "b", "a", "c"]).map(lambda word: (word, 1)).uid("words")
+            >>> _ = words.key_by(lambda pair: pair[0]).sum(1).uid("counts").sink_to(CollectSink()).uid("sink")
+            >>> job = LocalJob(env, epoch_sizes=lambda: 3)
+            >>> _ = job.run_epoch()
+            >>> savepoint = Savepoint.load(save_savepoint(job, "before"))
+            >>> after = savepoint.put("counts", "reduce", "a", ("a", 100)).write("after")
+            >>> sorted(row.value for row in Savepoint.load(after).keyed_state("counts", "reduce"))
+            [('a', 100), ('b', 1)]
         """
         self._edit.put(uid, name, key, value, namespace)
         return self
@@ -176,22 +251,69 @@ class Savepoint:
             uid: the operator.
             name: the state.
             function: returns the new value of a row; None removes the row.
+
+        Example:
+            >>> from millstream.testing import CollectSink, LocalJob, save_savepoint
+            >>> words = env.from_collection(["a", "b", "a", "c"]).map(lambda word: (word, 1)).uid("words")
+            >>> _ = words.key_by(lambda pair: pair[0]).sum(1).uid("counts").sink_to(CollectSink()).uid("sink")
+            >>> job = LocalJob(env, epoch_sizes=lambda: 3)
+            >>> _ = job.run_epoch()
+            >>> savepoint = Savepoint.load(save_savepoint(job, "before"))
+            >>> cents = savepoint.update("counts", "reduce", lambda row: (row.key, row.value[1] * 100)).write("cents")
+            >>> sorted(row.value for row in Savepoint.load(cents).keyed_state("counts", "reduce"))
+            [('a', 200), ('b', 100)]
         """
         self._edit.update(uid, name, function)
         return self
 
     def remove(self, uid: str, name: str, key: Value, namespace: Value = None) -> Savepoint:
-        """Remove the row of a key and namespace; without a namespace, all rows of the key."""
+        """Remove the row of a key and namespace; without a namespace, all rows of the key.
+
+        Example:
+            >>> from millstream.testing import CollectSink, LocalJob, save_savepoint
+            >>> words = env.from_collection(["a", "b", "a", "c"]).map(lambda word: (word, 1)).uid("words")
+            >>> _ = words.key_by(lambda pair: pair[0]).sum(1).uid("counts").sink_to(CollectSink()).uid("sink")
+            >>> job = LocalJob(env, epoch_sizes=lambda: 3)
+            >>> _ = job.run_epoch()
+            >>> savepoint = Savepoint.load(save_savepoint(job, "before"))
+            >>> after = savepoint.remove("counts", "reduce", "a").write("after")
+            >>> [row.value for row in Savepoint.load(after).keyed_state("counts", "reduce")]
+            [('b', 1)]
+        """
         self._edit.remove(uid, name, key, namespace)
         return self
 
     def drop_state(self, uid: str, name: str) -> Savepoint:
-        """Remove a state of an operator, for example one whose kind has changed in the program."""
+        """Remove a state of an operator, for example one whose kind has changed in the program.
+
+        Example:
+            >>> from millstream.testing import CollectSink, LocalJob, save_savepoint
+            >>> words = env.from_collection(["a", "b", "a", "c"]).map(lambda word: (word, 1)).uid("words")
+            >>> _ = words.key_by(lambda pair: pair[0]).sum(1).uid("counts").sink_to(CollectSink()).uid("sink")
+            >>> job = LocalJob(env, epoch_sizes=lambda: 3)
+            >>> _ = job.run_epoch()
+            >>> savepoint = Savepoint.load(save_savepoint(job, "before"))
+            >>> after = Savepoint.load(savepoint.drop_state("counts", "reduce").write("after"))
+            >>> [state.name for operator in after.operators() for state in operator.states]
+            []
+        """
         self._edit.drop_state(uid, name)
         return self
 
     def drop_operator(self, uid: str) -> Savepoint:
-        """Remove an operator with its state; also a source's position and a sink's staged output."""
+        """Remove an operator with its state; also a source's position and a sink's staged output.
+
+        Example:
+            >>> from millstream.testing import CollectSink, LocalJob, save_savepoint
+            >>> words = env.from_collection(["a", "b", "a", "c"]).map(lambda word: (word, 1)).uid("words")
+            >>> _ = words.key_by(lambda pair: pair[0]).sum(1).uid("counts").sink_to(CollectSink()).uid("sink")
+            >>> job = LocalJob(env, epoch_sizes=lambda: 3)
+            >>> _ = job.run_epoch()
+            >>> savepoint = Savepoint.load(save_savepoint(job, "before"))
+            >>> after = Savepoint.load(savepoint.drop_operator("counts").write("after"))
+            >>> [operator.uid for operator in after.operators()]
+            [None, 'words', 'sink']
+        """
         self._edit.drop_operator(uid)
         return self
 
@@ -199,6 +321,17 @@ class Savepoint:
         """Give an operator another uid: its state is restored by the operator with that uid.
 
         Ids of operators without uid depend on their inputs: give those operators uids too.
+
+        Example:
+            >>> from millstream.testing import CollectSink, LocalJob, save_savepoint
+            >>> words = env.from_collection(["a", "b", "a", "c"]).map(lambda word: (word, 1)).uid("words")
+            >>> _ = words.key_by(lambda pair: pair[0]).sum(1).uid("counts").sink_to(CollectSink()).uid("sink")
+            >>> job = LocalJob(env, epoch_sizes=lambda: 3)
+            >>> _ = job.run_epoch()
+            >>> savepoint = Savepoint.load(save_savepoint(job, "before"))
+            >>> after = Savepoint.load(savepoint.rename("counts", "totals").write("after"))
+            >>> [operator.uid for operator in after.operators()]
+            [None, 'words', 'totals', 'sink']
         """
         self._edit.rename(uid, new_uid)
         return self
@@ -208,5 +341,16 @@ class Savepoint:
 
         Args:
             path: an empty or new directory, or a URL that fsspec supports.
+
+        Example:
+            >>> from millstream.testing import CollectSink, LocalJob, save_savepoint
+            >>> words = env.from_collection(["a", "b", "a", "c"]).map(lambda word: (word, 1)).uid("words")
+            >>> _ = words.key_by(lambda pair: pair[0]).sum(1).uid("counts").sink_to(CollectSink()).uid("sink")
+            >>> job = LocalJob(env, epoch_sizes=lambda: 3)
+            >>> _ = job.run_epoch()
+            >>> savepoint = Savepoint.load(save_savepoint(job, "before"))
+            >>> after = savepoint.remove("counts", "reduce", "a").write("after")
+            >>> Savepoint.load(after).kind
+            'savepoint'
         """
         return self._edit.write(os.fspath(path), keys=signing_keys(self._config))

@@ -41,9 +41,14 @@ class IterativeCondition:
     """A condition that also uses the previous events of its partial match.
 
     Example:
+        >>> from millstream.cep import CEP, IterativeCondition, Pattern
         >>> class Rising(IterativeCondition):
         ...     def filter(self, event, ctx):
         ...         return all(event > before for before in ctx.get_events_for_pattern("rising"))
+        >>> pattern = Pattern.begin("rising").where(Rising()).times(3).consecutive()
+        >>> matches = CEP.pattern(env.from_collection([3, 1, 2, 5]), pattern).in_processing_time().select(dict)
+        >>> list(matches.execute_and_collect())
+        [{'rising': [1, 2, 5]}]
     """
 
     def filter(self, event: Value, ctx: ConditionContext) -> bool:
@@ -85,12 +90,17 @@ class RichIterativeCondition(IterativeCondition):
     """An iterative condition that is opened and closed with its subtask.
 
     Example:
+        >>> from millstream.cep import CEP, Pattern, RichIterativeCondition
         >>> class AboveLimit(RichIterativeCondition):
         ...     def open(self, runtime_context):
         ...         super().open(runtime_context)
         ...         self.limit = int(runtime_context.get_job_parameter("limit", "100"))
         ...     def filter(self, event, ctx):
         ...         return event > self.limit
+        >>> pattern = Pattern.begin("large").where(AboveLimit())
+        >>> matches = CEP.pattern(env.from_collection([99, 101]), pattern).in_processing_time().select(dict)
+        >>> list(matches.execute_and_collect())
+        [{'large': [101]}]
     """
 
     _runtime_context: RuntimeContext = None

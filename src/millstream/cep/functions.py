@@ -55,12 +55,17 @@ class _Life:
 
 
 class PatternProcessFunction(_Life, Generic[T, OUT_co]):
-    """Called with every match.
+    """Called with every match, for `PatternStream.process()`.
 
     Example:
+        >>> from millstream.cep import CEP, Pattern, PatternProcessFunction
         >>> class Alarm(PatternProcessFunction):
         ...     def process_match(self, match, ctx):
-        ...         yield f"{match['small'][0]} and then {match['large'][0]} at {ctx.timestamp()}"
+        ...         yield f"{match['small'][0]} and then {match['large'][0]}"
+        >>> pattern = Pattern.begin("small").where(lambda e: e < 1).next("large").where(lambda e: e > 500)
+        >>> matches = CEP.pattern(env.from_collection([0.5, 900.0]), pattern).in_processing_time()
+        >>> list(matches.process(Alarm()).execute_and_collect())
+        ['0.5 and then 900.0']
     """
 
     Context: TypeAlias = MatchContext
@@ -79,11 +84,21 @@ class TimedOutPartialMatchHandler(Generic[T]):
     """A second base class of a PatternProcessFunction that handles timed-out partial matches.
 
     Example:
+        >>> from millstream.cep import Pattern, PatternProcessFunction, TimedOutPartialMatchHandler
+        >>> from millstream.datastream import OutputTag
+        >>> from millstream.testing import CepHarness
+        >>> late = OutputTag("late")
         >>> class Watch(PatternProcessFunction, TimedOutPartialMatchHandler):
         ...     def process_match(self, match, ctx):
         ...         yield match
         ...     def process_timed_out_match(self, match, ctx):
-        ...         yield LATE, match
+        ...         yield late, match
+        >>> pattern = Pattern.begin("order").next("payment").within(10)
+        >>> with CepHarness(pattern, Watch(), side_outputs=[late]) as harness:
+        ...     harness.process_element("tea", timestamp=0)
+        ...     harness.process_watermark(10)
+        ...     harness.side_output(late)
+        [{'order': ['tea']}]
     """
 
     def process_timed_out_match(self, match: dict[str, list[T]], ctx: MatchContext) -> Iterable[SideOutput] | None:
@@ -97,7 +112,17 @@ class TimedOutPartialMatchHandler(Generic[T]):
 
 
 class PatternSelectFunction(Generic[T, OUT_co]):
-    """Returns one result per match."""
+    """Returns one result per match, for `PatternStream.select()`, which also takes a plain function.
+
+    Example:
+        >>> from millstream.cep import CEP, Pattern, PatternSelectFunction
+        >>> class Upper(PatternSelectFunction):
+        ...     def select(self, match):
+        ...         return match["any"][0].upper()
+        >>> matches = CEP.pattern(env.from_collection("ab"), Pattern.begin("any")).in_processing_time()
+        >>> list(matches.select(Upper()).execute_and_collect())
+        ['A', 'B']
+    """
 
     def select(self, match: dict[str, list[T]]) -> OUT_co:
         """Return the result."""
@@ -105,7 +130,17 @@ class PatternSelectFunction(Generic[T, OUT_co]):
 
 
 class PatternFlatSelectFunction(Generic[T, OUT_co]):
-    """Yields any number of results per match."""
+    """Yields any number of results per match, for `PatternStream.flat_select()`, which also takes a plain function.
+
+    Example:
+        >>> from millstream.cep import CEP, Pattern, PatternFlatSelectFunction
+        >>> class Twice(PatternFlatSelectFunction):
+        ...     def flat_select(self, match):
+        ...         yield from match["any"] * 2
+        >>> matches = CEP.pattern(env.from_collection("ab"), Pattern.begin("any")).in_processing_time()
+        >>> list(matches.flat_select(Twice()).execute_and_collect())
+        ['a', 'a', 'b', 'b']
+    """
 
     def flat_select(self, match: dict[str, list[T]]) -> Iterable[OUT_co] | None:
         """Yield results."""

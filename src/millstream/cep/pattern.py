@@ -11,15 +11,22 @@ from __future__ import annotations
 
 from millstream.cep.compiler import can_be_empty, check_loop, compile_pattern, sequence
 from millstream.cep.conditions import TRUE, And, Expression, Or, Subtype, as_atom
-from millstream.cep.quantifier import Contiguity, MalformedPatternError, Quantifier, Times, WithinType
-from millstream.cep.skip import NO_SKIP, AfterMatchSkipStrategy
+from millstream.cep.quantifier import (
+    Contiguity,
+    Length,
+    MalformedPatternError,
+    Quantifier,
+    Times,
+    WithinType,
+    check_range,
+    window_millis,
+)
+from millstream.cep.skip import AfterMatchSkipStrategy, checked_strategy
 from millstream.common.aliases import UserCode
 from millstream.common.tags import tagged
-from millstream.common.time import Duration, Time, to_millis
 
 __all__ = ["GroupPattern", "MalformedPatternError", "Pattern", "Quantifier", "Times", "WithinType"]
 
-Length = Duration | Time | int
 # In state, the attributes after the quantifier: times, condition, until condition, windows.
 _Settings = tuple[Times | None, Expression | None, Expression | None, dict[WithinType, int]]
 
@@ -58,27 +65,24 @@ def _read_group(
     return _filled(GroupPattern(group, previous, quantifier.outer, skip_strategy), quantifier, *settings)
 
 
-def _filled(
-    pattern: Pattern,
-    quantifier: Quantifier,
-    times: Times | None,
-    condition: Expression | None,
-    until: Expression | None,
-    windows: dict[WithinType, int],
-) -> Pattern:
-    pattern._quantifier, pattern._times, pattern._windows = quantifier, times, windows
-    pattern._condition, pattern._until = condition, until
+def _filled(pattern: Pattern, quantifier: Quantifier, *settings: *_Settings) -> Pattern:
+    pattern._quantifier = quantifier
+    pattern._times, pattern._condition, pattern._until, pattern._windows = settings
     return pattern
 
 
 @tagged("cep-pattern", write=_written, read=_read_pattern)
 class Pattern:
-    """One pattern of a sequence; `get_previous` leads to the patterns before it.
+    """One pattern of a sequence; every method that adds one returns it, and `get_previous` leads to those before it.
+
+    Not in PyFlink; named as in Flink's CEP library for Java.
 
     Example:
+        >>> from millstream.cep import CEP, Pattern
         >>> pattern = Pattern.begin("a").where(lambda e: e == "a").followed_by("b").where(lambda e: e == "b")
-        >>> pattern.get_name(), pattern.get_previous().get_name()
-        ('b', 'a')
+        >>> matches = CEP.pattern(env.from_collection("acb"), pattern).in_processing_time().select(dict)
+        >>> list(matches.execute_and_collect())
+        [{'a': ['a'], 'b': ['b']}]
     """
 
     def __init__(
@@ -102,27 +106,73 @@ class Pattern:
         Args:
             pattern: the name of the first pattern, or a sequence that is the first group.
             skip_strategy: the matches to drop after a match; by default none.
+
+        Example:
+            >>> Pattern.begin("first", AfterMatchSkipStrategy.skip_past_last_event()).next("second")
+            <pattern first second>
         """
-        return _appended(None, pattern, Contiguity.STRICT, _checked_strategy(skip_strategy), "begin")
+        return _appended(None, pattern, Contiguity.STRICT, checked_strategy(skip_strategy), "begin")
 
     def next(self, pattern: str | Pattern) -> Pattern:
-        """Append a pattern or group that must follow directly."""
+        """Append a pattern or group that must follow directly.
+
+        Example:
+            >>> from millstream.cep import CEP, Pattern
+            >>> pattern = Pattern.begin("a").where(lambda e: e == "a").next("b").where(lambda e: e == "b")
+            >>> matches = CEP.pattern(env.from_collection("acbab"), pattern).in_processing_time().select(dict)
+            >>> list(matches.execute_and_collect())
+            [{'a': ['a'], 'b': ['b']}]
+        """
         return _appended(self, pattern, Contiguity.STRICT, self._skip_strategy, "next")
 
     def followed_by(self, pattern: str | Pattern) -> Pattern:
-        """Append a pattern or group that takes the next matching event and skips others before it."""
+        """Append a pattern or group that takes the next matching event and skips others before it.
+
+        Example:
+            >>> from millstream.cep import CEP, Pattern
+            >>> pattern = Pattern.begin("a").where(lambda e: e == "a").followed_by("b").where(lambda e: e > "a")
+            >>> matches = CEP.pattern(env.from_collection("abc"), pattern).in_processing_time().select(dict)
+            >>> list(matches.execute_and_collect())
+            [{'a': ['a'], 'b': ['b']}]
+        """
         return _appended(self, pattern, Contiguity.RELAXED, self._skip_strategy, "followed_by")
 
     def followed_by_any(self, pattern: str | Pattern) -> Pattern:
-        """Append a pattern or group for which every later matching event starts a separate match."""
+        """Append a pattern or group for which every later matching event starts a separate match.
+
+        Example:
+            >>> from millstream.cep import CEP, Pattern
+            >>> pattern = Pattern.begin("a").where(lambda e: e == "a").followed_by_any("b").where(lambda e: e > "a")
+            >>> matches = CEP.pattern(env.from_collection("abc"), pattern).in_processing_time().select(dict)
+            >>> list(matches.execute_and_collect())
+            [{'a': ['a'], 'b': ['b']}, {'a': ['a'], 'b': ['c']}]
+        """
         return _appended(self, pattern, Contiguity.ANY, self._skip_strategy, "followed_by_any")
 
     def not_next(self, name: str) -> Pattern:
-        """Append a pattern that must not follow directly."""
+        """Append a pattern that must not follow directly.
+
+        Example:
+            >>> from millstream.cep import CEP, Pattern
+            >>> a = Pattern.begin("a").where(lambda e: e[0] == "a")
+            >>> pattern = a.not_next("b").where(lambda e: e == "b").followed_by("c").where(lambda e: e == "c")
+            >>> events = env.from_collection(["a1", "b", "a2", "d", "c"])
+            >>> list(CEP.pattern(events, pattern).in_processing_time().select(dict).execute_and_collect())
+            [{'a': ['a2'], 'c': ['c']}]
+        """
         return self._negated(name, Contiguity.NOT_NEXT, "not_next")
 
     def not_followed_by(self, name: str) -> Pattern:
-        """Append a pattern that must not occur before the next pattern or, as the last one, within the window."""
+        """Append a pattern that must not occur before the next pattern or, as the last one, within the window.
+
+        Example:
+            >>> from millstream.cep import CEP, Pattern
+            >>> a = Pattern.begin("a").where(lambda e: e[0] == "a")
+            >>> pattern = a.not_followed_by("b").where(lambda e: e == "b").followed_by("c").where(lambda e: e == "c")
+            >>> events = env.from_collection(["a1", "d", "b", "a2", "d", "c"])
+            >>> list(CEP.pattern(events, pattern).in_processing_time().select(dict).execute_and_collect())
+            [{'a': ['a2'], 'c': ['c']}]
+        """
         return self._negated(name, Contiguity.NOT_FOLLOW, "not_followed_by")
 
     def _negated(self, name: str, contiguity: Contiguity, method: str) -> Pattern:
@@ -138,15 +188,39 @@ class Pattern:
     # --- conditions
 
     def where(self, condition: UserCode) -> Pattern:
-        """Add a condition; all conditions must hold."""
+        """Add a condition: a function of the event, or of the event and a context; all conditions must hold.
+
+        Example:
+            >>> from millstream.cep import CEP, Pattern
+            >>> pattern = Pattern.begin("large").where(lambda e: e > 100).where(lambda e: e % 2 == 0)
+            >>> matches = CEP.pattern(env.from_collection([7, 101, 102]), pattern).in_processing_time().select(dict)
+            >>> list(matches.execute_and_collect())
+            [{'large': [102]}]
+        """
         return self._restricted(condition, "where", And)
 
     def or_(self, condition: UserCode) -> Pattern:
-        """Add an alternative condition."""
+        """Add an alternative condition.
+
+        Example:
+            >>> from millstream.cep import CEP, Pattern
+            >>> pattern = Pattern.begin("n").where(lambda e: e < 10).or_(lambda e: e > 100)
+            >>> matches = CEP.pattern(env.from_collection([7, 50, 102]), pattern).in_processing_time().select(dict)
+            >>> list(matches.execute_and_collect())
+            [{'n': [7]}, {'n': [102]}]
+        """
         return self._restricted(condition, "or_", Or)
 
     def subtype(self, cls: type) -> Pattern:
-        """Restrict the pattern to events of a class."""
+        """Restrict the pattern to events of a class.
+
+        Example:
+            >>> from millstream.cep import CEP, Pattern
+            >>> pattern = Pattern.begin("text").subtype(str)
+            >>> matches = CEP.pattern(env.from_collection([7, "seven"]), pattern).in_processing_time().select(dict)
+            >>> list(matches.execute_and_collect())
+            [{'text': ['seven']}]
+        """
         if not isinstance(cls, type):
             raise MalformedPatternError(f"subtype(...) of pattern {self._name!r} takes a class, not {cls!r}.")
         return self._restricted(Subtype(cls), "subtype", And)
@@ -157,7 +231,15 @@ class Pattern:
         return self
 
     def until(self, condition: UserCode) -> Pattern:
-        """End the loop at the first event for which a condition holds; that event is not part of it."""
+        """End the loop at the first event for which a condition holds; that event is not part of it.
+
+        Example:
+            >>> from millstream.cep import CEP, Pattern
+            >>> loop = Pattern.begin("a").where(lambda e: e == "a").one_or_more().until(lambda e: e == "x")
+            >>> matches = CEP.pattern(env.from_collection("aaxa"), loop).in_processing_time()
+            >>> list(matches.select(lambda match: "".join(match["a"])).execute_and_collect())
+            ['a', 'aa', 'a', 'a']
+        """
         if self._until is not None:
             raise MalformedPatternError("Only one until condition can be applied. Join two with `or` in one function.")
         if not self._quantifier.is_looping:
@@ -175,6 +257,13 @@ class Pattern:
 
         Args:
             window_time: the maximum time between two events.
+
+        Example:
+            >>> from millstream.cep import CEP, Pattern
+            >>> loop = Pattern.begin("a").where(lambda e: e == "a").one_or_more()
+            >>> matches = CEP.pattern(env.from_collection("aa"), loop).in_processing_time()
+            >>> list(matches.select(lambda match: "".join(match["a"])).execute_and_collect())
+            ['a', 'aa', 'a']
         """
         return self.times_or_more(1, window_time)
 
@@ -185,17 +274,24 @@ class Pattern:
             times: the minimum number.
             to: the maximum number; by default the minimum.
             window_time: the maximum time between two events.
+
+        Example:
+            >>> from millstream.cep import CEP, Pattern
+            >>> pattern = Pattern.begin("a").where(lambda e: e == "a").times(2)
+            >>> matches = CEP.pattern(env.from_collection("aba"), pattern).in_processing_time().select(dict)
+            >>> list(matches.execute_and_collect())
+            [{'a': ['a', 'a']}]
         """
-        self._check_quantifiable()
+        self._quantifier.check_unset()
         if to is None and times <= 0:
             raise MalformedPatternError("You should give a positive number greater than 0. For none, use optional().")
         at_most = times if to is None else to
         at_least = 1 if to is not None and times == 0 else times
-        _check_range(at_least, at_most)
+        check_range(at_least, at_most)
         optional = to is not None and times == 0
         self._quantifier = Quantifier(self._quantifier.outer, "TIMES")
         self._quantifier.is_optional = optional
-        self._times = Times(at_least, at_most, _millis(window_time))
+        self._times = Times(at_least, at_most, window_millis(window_time))
         return self
 
     def times_or_more(self, times: int, window_time: Length | None = None) -> Pattern:
@@ -204,28 +300,32 @@ class Pattern:
         Args:
             times: the minimum number.
             window_time: the maximum time between two events.
+
+        Example:
+            >>> from millstream.cep import CEP, Pattern
+            >>> loop = Pattern.begin("a").where(lambda e: e == "a").times_or_more(2)
+            >>> matches = CEP.pattern(env.from_collection("aaa"), loop).in_processing_time()
+            >>> list(matches.select(lambda match: "".join(match["a"])).execute_and_collect())
+            ['aa', 'aaa', 'aa']
         """
-        self._check_quantifiable()
-        _check_range(times, times)
+        self._quantifier.check_unset()
+        check_range(times, times)
         check_loop(self)
         self._quantifier = Quantifier(self._quantifier.outer, "LOOPING")
-        self._times = Times(times, times, _millis(window_time))
+        self._times = Times(times, times, window_millis(window_time))
         return self
 
-    def _check_quantifiable(self) -> None:
-        self._check_not_negated()
-        if not self._quantifier.is_single:
-            raise MalformedPatternError(
-                f"Already applied quantifier to this Pattern. Current quantifier is: {self._quantifier}. "
-                "Give a pattern one of one_or_more, times and times_or_more."
-            )
-
-    def _check_not_negated(self) -> None:
-        if self._quantifier.is_negated:
-            raise MalformedPatternError("Option not applicable to NOT pattern. A negated pattern occurs once.")
-
     def optional(self) -> Pattern:
-        """Allow a match without this pattern."""
+        """Allow a match without this pattern.
+
+        Example:
+            >>> from millstream.cep import CEP, Pattern
+            >>> b = Pattern.begin("a").where(lambda e: e == "a").next("b").where(lambda e: e == "b").optional()
+            >>> pattern = b.next("c").where(lambda e: e == "c")
+            >>> matches = CEP.pattern(env.from_collection("abcac"), pattern).in_processing_time().select(dict)
+            >>> list(matches.execute_and_collect())
+            [{'a': ['a'], 'b': ['b'], 'c': ['c']}, {'a': ['a'], 'c': ['c']}]
+        """
         previous = self._previous
         if previous is not None and previous._quantifier.is_greedy:
             raise MalformedPatternError(
@@ -239,8 +339,17 @@ class Pattern:
         return self
 
     def greedy(self) -> Pattern:
-        """Let the loop take events that the next pattern could take as well."""
-        self._check_not_negated()
+        """Let the loop take events that the next pattern could take as well.
+
+        Example:
+            >>> from millstream.cep import CEP, Pattern
+            >>> loop = Pattern.begin("low").where(lambda e: e < 5).one_or_more().greedy()
+            >>> pattern = loop.next("any").where(lambda e: True)
+            >>> matches = CEP.pattern(env.from_collection([1, 2, 9]), pattern).in_processing_time().select(dict)
+            >>> list(matches.execute_and_collect())[0]
+            {'low': [1, 2], 'any': [9]}
+        """
+        self._quantifier.check_not_negated()
         quantifier = self._quantifier
         if quantifier.inner is Contiguity.ANY:
             raise MalformedPatternError(
@@ -255,7 +364,15 @@ class Pattern:
         return self
 
     def consecutive(self) -> Pattern:
-        """Require the events of a loop to follow each other directly."""
+        """Require the events of a loop to follow each other directly.
+
+        Example:
+            >>> from millstream.cep import CEP, Pattern
+            >>> pattern = Pattern.begin("a").where(lambda e: e == "a").times(2).consecutive()
+            >>> matches = CEP.pattern(env.from_collection("abaa"), pattern).in_processing_time().select(dict)
+            >>> list(matches.execute_and_collect())
+            [{'a': ['a', 'a']}]
+        """
         quantifier = self._quantifier
         if quantifier.is_single:
             raise MalformedPatternError(
@@ -269,7 +386,15 @@ class Pattern:
         return self
 
     def allow_combinations(self) -> Pattern:
-        """Let a loop skip events that it could take, so that every combination is a match."""
+        """Let a loop skip events that it could take, so that every combination is a match.
+
+        Example:
+            >>> from millstream.cep import CEP, Pattern
+            >>> pattern = Pattern.begin("n").where(lambda e: e > 0).times(2).allow_combinations()
+            >>> matches = CEP.pattern(env.from_collection([1, 2, 3]), pattern).in_processing_time()
+            >>> list(matches.select(lambda match: match["n"]).execute_and_collect())
+            [[1, 2], [1, 3], [2, 3]]
+        """
         quantifier = self._quantifier
         if quantifier.is_single:
             raise MalformedPatternError(
@@ -290,8 +415,17 @@ class Pattern:
         Args:
             window_time: the limit; an event at exactly this distance is too late.
             within_type: the events it applies to; FIRST_AND_LAST limits the match, whichever pattern sets it.
+
+        Example:
+            >>> from millstream.testing import CepHarness
+            >>> with CepHarness(Pattern.begin("first").followed_by("second").within(10)) as harness:
+            ...     for time in (0, 9, 30):
+            ...         harness.process_element(time, timestamp=time)
+            ...     harness.end_input()
+            ...     harness.output()
+            [{'first': [0], 'second': [9]}]
         """
-        length = _millis(window_time)
+        length = window_millis(window_time)
         if length is not None:
             self._windows[within_type] = length
         return self
@@ -299,35 +433,75 @@ class Pattern:
     # --- properties
 
     def get_name(self) -> str:
-        """Return the name of this part of the sequence."""
+        """Return the name of this part of the sequence.
+
+        Example:
+            >>> Pattern.begin("a").next("b").get_name()
+            'b'
+        """
         return self._name
 
     def get_previous(self) -> Pattern | None:
-        """Return the part before this one, None for the first."""
+        """Return the part before this one, None for the first.
+
+        Example:
+            >>> Pattern.begin("a").next("b").get_previous().get_name()
+            'a'
+        """
         return self._previous
 
     def get_quantifier(self) -> Quantifier:
-        """Return the quantifier."""
+        """Return the quantifier.
+
+        Example:
+            >>> Pattern.begin("a").one_or_more().get_quantifier()
+            Quantifier{properties=[LOOPING], consumingStrategy=STRICT, innerConsumingStrategy=SKIP_TILL_NEXT}
+        """
         return self._quantifier
 
     def get_times(self) -> Times | None:
-        """Return the number of events, or None."""
+        """Return the number of events, or None.
+
+        Example:
+            >>> Pattern.begin("a").times(2, 4).get_times()
+            Times(at_least=2, at_most=4, window=None)
+        """
         return self._times
 
     def get_condition(self) -> Expression:
-        """Return the condition; by default one that always holds."""
+        """Return the condition; by default one that always holds.
+
+        Example:
+            >>> str(Pattern.begin("a").where(lambda e: e > 1).or_(lambda e: e < 0).get_condition())
+            '(a.where or a.or_)'
+        """
         return TRUE if self._condition is None else self._condition
 
     def get_until_condition(self) -> Expression | None:
-        """Return the condition that ends the loop, or None."""
+        """Return the condition that ends the loop, or None.
+
+        Example:
+            >>> str(Pattern.begin("a").one_or_more().until(lambda e: e == "x").get_until_condition())
+            'a.until'
+        """
         return self._until
 
     def get_window_size(self, within_type: WithinType = WithinType.FIRST_AND_LAST) -> int | None:
-        """Return the length of a window in milliseconds, or None."""
+        """Return the length of a window in milliseconds, or None.
+
+        Example:
+            >>> Pattern.begin("a").within(60_000).get_window_size()
+            60000
+        """
         return self._windows.get(within_type)
 
     def get_after_match_skip_strategy(self) -> AfterMatchSkipStrategy:
-        """Return the skip strategy after a match."""
+        """Return the skip strategy after a match.
+
+        Example:
+            >>> Pattern.begin("a").get_after_match_skip_strategy()
+            AfterMatchSkipStrategy.no_skip()
+        """
         return self._skip_strategy
 
     @property
@@ -355,7 +529,12 @@ class Pattern:
 
 @tagged("cep-group-pattern", write=lambda group: (group._group, *_written(group)), read=_read_group)
 class GroupPattern(Pattern):
-    """A sequence in place of a single pattern."""
+    """A sequence in place of a single pattern.
+
+    Example:
+        >>> Pattern.begin(Pattern.begin("a").next("b")).times(2).get_times()
+        Times(at_least=2, at_most=2, window=None)
+    """
 
     NAME = "GroupPattern"
 
@@ -375,7 +554,12 @@ class GroupPattern(Pattern):
         return self._group
 
     def get_raw_pattern(self) -> Pattern:
-        """Return the last pattern of the sequence in the group."""
+        """Return the last pattern of the sequence in the group.
+
+        Example:
+            >>> Pattern.begin(Pattern.begin("a").next("b")).get_raw_pattern().get_name()
+            'b'
+        """
         return self._group
 
     def _restricted(self, condition: UserCode, method: str, join: type[And | Or]) -> Pattern:
@@ -384,7 +568,7 @@ class GroupPattern(Pattern):
         )
 
     def greedy(self) -> Pattern:
-        """Refuse: a group cannot be greedy."""
+        """Raise an error: a group cannot be greedy."""
         raise MalformedPatternError("Option not applicable to group pattern. Make the patterns inside it greedy.")
 
 
@@ -411,31 +595,3 @@ def _appended(
             f"{method}({pattern!r}): the name of a pattern must not be empty and must not contain a colon."
         )
     return Pattern(pattern, previous, contiguity, strategy)
-
-
-def _check_range(at_least: int, at_most: int) -> None:
-    if at_least <= 0:
-        raise MalformedPatternError(
-            "The from should be a positive number greater than 0. For none, use times(0, n) or optional()."
-        )
-    if at_most < at_least:
-        raise MalformedPatternError(
-            f"The to should be a number greater than or equal to from: {at_least}. It is {at_most}."
-        )
-
-
-def _checked_strategy(strategy: AfterMatchSkipStrategy | None) -> AfterMatchSkipStrategy:
-    if strategy is not None and not isinstance(strategy, AfterMatchSkipStrategy):
-        raise MalformedPatternError(f"begin(..., skip_strategy) takes an AfterMatchSkipStrategy, not {strategy!r}.")
-    return strategy or NO_SKIP
-
-
-def _millis(length: Length | None) -> int | None:
-    if length is None:
-        return None
-    if not isinstance(length, (Duration, Time, int)) or isinstance(length, bool):
-        raise MalformedPatternError(
-            f"A window takes a Duration, a Time or milliseconds as an int, not {length!r}: "
-            "for example Duration.of_minutes(10)."
-        )
-    return to_millis(length)

@@ -7,10 +7,13 @@ from enum import Enum
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.tags import tagged
+from millstream.common.time import Duration, Time, to_millis
+
+Length = Duration | Time | int
 
 
 class MalformedPatternError(InvalidProgramError):
-    """An invalid pattern."""
+    """Raised for an invalid pattern, when it is built."""
 
 
 @tagged("cep-within-type")
@@ -47,7 +50,13 @@ def _read_quantifier(outer: Contiguity, inner: Contiguity, kind: str, is_optiona
     read=_read_quantifier,
 )
 class Quantifier:
-    """How often a pattern takes events, and how they must follow each other."""
+    """How often a pattern takes events, and how they must follow each other.
+
+    Example:
+        >>> from millstream.cep import Pattern
+        >>> Pattern.begin("a").times(2).consecutive().get_quantifier()
+        Quantifier{properties=[TIMES], consumingStrategy=STRICT, innerConsumingStrategy=STRICT}
+    """
 
     def __init__(self, outer: Contiguity, kind: str = "SINGLE") -> None:
         self.outer = outer
@@ -76,6 +85,20 @@ class Quantifier:
         """Whether the pattern is negated."""
         return self.outer in _NEGATED
 
+    def check_unset(self) -> None:
+        """Raise an error if the pattern already takes a number of events, or is negated."""
+        self.check_not_negated()
+        if not self.is_single:
+            raise MalformedPatternError(
+                f"Already applied quantifier to this Pattern. Current quantifier is: {self}. "
+                "Give a pattern one of one_or_more, times and times_or_more."
+            )
+
+    def check_not_negated(self) -> None:
+        """Raise an error if the pattern is negated."""
+        if self.is_negated:
+            raise MalformedPatternError("Option not applicable to NOT pattern. A negated pattern occurs once.")
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Quantifier) and str(self) == str(other)
 
@@ -102,10 +125,37 @@ class Times:
     window: int | None = None
 
     def get_from(self) -> int:
+        """Return the minimum number of events."""
         return self.at_least
 
     def get_to(self) -> int:
+        """Return the maximum number of events."""
         return self.at_most
 
     def get_window_size(self) -> int | None:
+        """Return the maximum milliseconds between two events, or None."""
         return self.window
+
+
+def check_range(at_least: int, at_most: int) -> None:
+    """Raise an error for an invalid number of events."""
+    if at_least <= 0:
+        raise MalformedPatternError(
+            "The from should be a positive number greater than 0. For none, use times(0, n) or optional()."
+        )
+    if at_most < at_least:
+        raise MalformedPatternError(
+            f"The to should be a number greater than or equal to from: {at_least}. It is {at_most}."
+        )
+
+
+def window_millis(length: Length | None) -> int | None:
+    """Return the length of a window in milliseconds."""
+    if length is None:
+        return None
+    if not isinstance(length, (Duration, Time, int)) or isinstance(length, bool):
+        raise MalformedPatternError(
+            f"A window takes a Duration, a Time or milliseconds as an int, not {length!r}: "
+            "for example Duration.of_minutes(10)."
+        )
+    return to_millis(length)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from millstream.cep.quantifier import MalformedPatternError
 from millstream.common.errors import MillstreamError
 from millstream.common.tags import tagged
 
@@ -19,8 +20,12 @@ class AfterMatchSkipStrategy:
     """Decides which partial and pending matches to drop after a match, by their first event.
 
     Example:
-        >>> AfterMatchSkipStrategy.skip_to_last("b").throw_exception_on_miss()
-        AfterMatchSkipStrategy.skip_to_last('b').throw_exception_on_miss()
+        >>> from millstream.cep import AfterMatchSkipStrategy, CEP, Pattern
+        >>> skip = AfterMatchSkipStrategy.skip_past_last_event()
+        >>> pattern = Pattern.begin("n", skip).where(lambda e: e > 0).times(2).consecutive()
+        >>> matches = CEP.pattern(env.from_collection([1, 2, 3, 4]), pattern).in_processing_time().select(dict)
+        >>> list(matches.execute_and_collect())
+        [{'n': [1, 2]}, {'n': [3, 4]}]
     """
 
     # Whether matches wait for partial matches that began earlier, and drop others when they are emitted.
@@ -30,31 +35,82 @@ class AfterMatchSkipStrategy:
 
     @staticmethod
     def no_skip() -> AfterMatchSkipStrategy:
-        """Emit every match."""
+        """Emit every match (the default).
+
+        Example:
+            >>> from millstream.cep import CEP, Pattern
+            >>> skip = AfterMatchSkipStrategy.no_skip()
+            >>> pattern = Pattern.begin("n", skip).where(lambda e: e > 0).times(2).consecutive()
+            >>> matches = CEP.pattern(env.from_collection([1, 2, 3]), pattern).in_processing_time().select(dict)
+            >>> list(matches.execute_and_collect())
+            [{'n': [1, 2]}, {'n': [2, 3]}]
+        """
         return NO_SKIP
 
     @staticmethod
     def skip_to_next() -> AfterMatchSkipStrategy:
-        """Drop matches that started with the same event as the match."""
+        """Drop matches that started with the same event as the match.
+
+        Example:
+            >>> from millstream.cep import CEP, Pattern
+            >>> pattern = Pattern.begin("n", AfterMatchSkipStrategy.skip_to_next()).where(lambda e: e > 0).one_or_more()
+            >>> matches = CEP.pattern(env.from_collection([1, 2]), pattern).in_processing_time().select(dict)
+            >>> list(matches.execute_and_collect())
+            [{'n': [1]}, {'n': [2]}]
+        """
         return _SkipToNext()
 
     @staticmethod
     def skip_past_last_event() -> AfterMatchSkipStrategy:
-        """Drop matches that started before the match ended."""
+        """Drop matches that started before the match ended.
+
+        Example:
+            >>> from millstream.cep import CEP, Pattern
+            >>> skip = AfterMatchSkipStrategy.skip_past_last_event()
+            >>> pattern = Pattern.begin("n", skip).where(lambda e: e > 0).times(2).consecutive()
+            >>> matches = CEP.pattern(env.from_collection([1, 2, 3]), pattern).in_processing_time().select(dict)
+            >>> list(matches.execute_and_collect())
+            [{'n': [1, 2]}]
+        """
         return _SkipPastLastEvent()
 
     @staticmethod
     def skip_to_first(pattern_name: str) -> SkipToElement:
-        """Drop matches that started before the first event of a pattern in the match."""
+        """Drop matches that started before the first event of a pattern in the match.
+
+        Example:
+            >>> from millstream.cep import CEP, Pattern
+            >>> skip = AfterMatchSkipStrategy.skip_to_first("b")
+            >>> loop = Pattern.begin("a", skip).where(lambda e: e < 3).one_or_more()
+            >>> pattern = loop.next("b").where(lambda e: e > 2)
+            >>> matches = CEP.pattern(env.from_collection([1, 2, 3]), pattern).in_processing_time().select(dict)
+            >>> list(matches.execute_and_collect())
+            [{'a': [1, 2], 'b': [3]}]
+        """
         return SkipToElement(pattern_name, "skip_to_first", 0)
 
     @staticmethod
     def skip_to_last(pattern_name: str) -> SkipToElement:
-        """Drop matches that started before the last event of a pattern in the match."""
+        """Drop matches that started before the last event of a pattern in the match.
+
+        Example:
+            >>> from millstream.cep import CEP, Pattern
+            >>> skip = AfterMatchSkipStrategy.skip_to_last("n")
+            >>> pattern = Pattern.begin("n", skip).where(lambda e: e > 0).times(3).consecutive()
+            >>> matches = CEP.pattern(env.from_collection([1, 2, 3, 4, 5]), pattern).in_processing_time().select(dict)
+            >>> list(matches.execute_and_collect())
+            [{'n': [1, 2, 3]}, {'n': [3, 4, 5]}]
+        """
         return SkipToElement(pattern_name, "skip_to_last", -1)
 
     def is_skip_strategy(self) -> bool:
-        """Return whether the strategy drops matches."""
+        """Return whether the strategy drops matches.
+
+        Example:
+            >>> strategies = AfterMatchSkipStrategy.skip_to_next(), AfterMatchSkipStrategy.no_skip()
+            >>> [strategy.is_skip_strategy() for strategy in strategies]
+            [True, False]
+        """
         return self.skips
 
     def bound(self, match: list[tuple[str, EventId]]) -> EventId | None:
@@ -101,7 +157,7 @@ class _SkipPastLastEvent(AfterMatchSkipStrategy):
 
 @tagged("cep-skip-to-element", write=lambda s: (s.pattern_name, s._name, s._index, s._throws))
 class SkipToElement(AfterMatchSkipStrategy):
-    """Skips to an event of a named pattern."""
+    """Skips to an event of a named pattern, created by `skip_to_first()` and `skip_to_last()`."""
 
     def __init__(self, pattern_name: str, name: str, index: int, throws: bool = False) -> None:
         self.pattern_name = pattern_name
@@ -110,7 +166,12 @@ class SkipToElement(AfterMatchSkipStrategy):
         self._throws = throws
 
     def throw_exception_on_miss(self) -> SkipToElement:
-        """Return the strategy that fails the job if there is no event to skip to."""
+        """Return the strategy that fails the job if there is no event to skip to.
+
+        Example:
+            >>> AfterMatchSkipStrategy.skip_to_last("b").throw_exception_on_miss()
+            AfterMatchSkipStrategy.skip_to_last('b').throw_exception_on_miss()
+        """
         return SkipToElement(self.pattern_name or "", self._name, self._index, True)
 
     def bound(self, match: list[tuple[str, EventId]]) -> EventId | None:
@@ -136,6 +197,13 @@ class SkipToElement(AfterMatchSkipStrategy):
 
 
 NO_SKIP = _NoSkip()
+
+
+def checked_strategy(strategy: AfterMatchSkipStrategy | None) -> AfterMatchSkipStrategy:
+    """Return a strategy, by default the one that skips nothing."""
+    if strategy is not None and not isinstance(strategy, AfterMatchSkipStrategy):
+        raise MalformedPatternError(f"begin(..., skip_strategy) takes an AfterMatchSkipStrategy, not {strategy!r}.")
+    return strategy or NO_SKIP
 
 
 def _after(event: EventId) -> EventId:

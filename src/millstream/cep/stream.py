@@ -32,19 +32,17 @@ __all__ = ["CEP", "PatternStream"]
 
 
 class CEP:
-    """Looks for patterns in streams.
+    """Looks for patterns in streams. Not in PyFlink; named as in Flink's CEP library for Java.
 
     Example:
         >>> from millstream.cep import CEP, Pattern
-        >>> from millstream.testing import StreamHarness
-        >>> pattern = Pattern.begin("a").where(lambda e: e == "a").next("b").where(lambda e: e == "b")
-        >>> joined = lambda match: match["a"][0] + match["b"][0]
-        >>> harness = StreamHarness(lambda stream: CEP.pattern(stream, pattern).select(joined))
-        >>> for time, event in enumerate("abcab"):
-        ...     harness.process_element(event, timestamp=time)
-        >>> harness.process_watermark(10)
-        >>> harness.output()
-        ['ab', 'ab']
+        >>> from millstream.common import WatermarkStrategy
+        >>> by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda e, _: e[1])
+        >>> sales = env.from_collection([("ann", 1, 0.5), ("ann", 2, 900.0)]).assign_timestamps_and_watermarks(by_time)
+        >>> pattern = Pattern.begin("small").where(lambda e: e[2] < 1).next("large").where(lambda e: e[2] > 500)
+        >>> matches = CEP.pattern(sales.key_by(lambda e: e[0]), pattern.within(10))
+        >>> list(matches.select(lambda match: (match["small"][0], match["large"][0])).execute_and_collect())
+        [(('ann', 1, 0.5), ('ann', 2, 900.0))]
     """
 
     @staticmethod
@@ -58,6 +56,13 @@ class CEP:
             pattern: the pattern to match.
             comparator: orders events of the same timestamp: a function of two events that returns
                 a number below 0, 0 or above 0; without it, in the order of their arrival.
+
+        Example:
+            >>> from millstream.cep import CEP, Pattern
+            >>> pattern = Pattern.begin("up").where(lambda e: e[1] > 0).next("down").where(lambda e: e[1] < 0)
+            >>> moves = env.from_collection([("tea", 1), ("pie", -1), ("tea", -2)]).key_by(lambda e: e[0])
+            >>> list(CEP.pattern(moves, pattern).in_processing_time().select(dict).execute_and_collect())
+            [{'up': [('tea', 1)], 'down': [('tea', -2)]}]
         """
         if not isinstance(stream, DataStream):
             raise InvalidProgramError(f"CEP.pattern(stream, pattern) takes a stream first, not {stream!r}.")
@@ -115,7 +120,14 @@ class CEP:
 
 @dataclass(frozen=True)
 class PatternStream(Generic[T_co]):
-    """A stream with a pattern to match, created by `CEP.pattern`."""
+    """A stream with a pattern to match, created by `CEP.pattern`.
+
+    Example:
+        >>> from millstream.cep import CEP, Pattern
+        >>> matches = CEP.pattern(env.from_collection("ab"), Pattern.begin("first").next("second")).in_processing_time()
+        >>> list(matches.select(dict).execute_and_collect())
+        [{'first': ['a'], 'second': ['b']}]
+    """
 
     _stream: DataStream[T_co]
     _pattern: Pattern
@@ -124,15 +136,43 @@ class PatternStream(Generic[T_co]):
     _processing_time: bool = False
 
     def side_output_late_data(self, late_data_output_tag: OutputTag) -> PatternStream[T_co]:
-        """Send late events to a side output; by default they are dropped and counted."""
+        """Send late events to a side output; by default they are dropped and counted.
+
+        Example:
+            >>> from millstream.datastream import OutputTag
+            >>> from millstream.testing import StreamHarness
+            >>> late, pattern = OutputTag("late"), Pattern.begin("any")
+            >>> build = lambda stream: CEP.pattern(stream, pattern).side_output_late_data(late).select(dict)
+            >>> harness = StreamHarness(build, side_outputs=[late])
+            >>> harness.process_watermark(9)
+            >>> harness.process_element("a", timestamp=5)
+            >>> harness.side_output(late)
+            ['a']
+        """
         return replace(self, _late_tag=_checked_tag(late_data_output_tag, "side_output_late_data"))
 
     def in_event_time(self) -> PatternStream[T_co]:
-        """Follow the timestamps of events, as is done without saying so."""
+        """Follow the timestamps of events (the default): they are matched in order once the watermark has passed them.
+
+        Example:
+            >>> from millstream.common import WatermarkStrategy
+            >>> by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda time, _: time)
+            >>> times = env.from_collection([2, 1]).assign_timestamps_and_watermarks(by_time)
+            >>> matches = CEP.pattern(times, Pattern.begin("first").next("second")).in_event_time()
+            >>> list(matches.select(dict).execute_and_collect())
+            [{'first': [1], 'second': [2]}]
+        """
         return replace(self, _processing_time=False)
 
     def in_processing_time(self) -> PatternStream[T_co]:
-        """Use processing time: events are processed on arrival."""
+        """Use processing time: events are matched on arrival.
+
+        Example:
+            >>> pattern = Pattern.begin("first").next("second")
+            >>> matches = CEP.pattern(env.from_collection([2, 1]), pattern).in_processing_time()
+            >>> list(matches.select(dict).execute_and_collect())
+            [{'first': [2], 'second': [1]}]
+        """
         return replace(self, _processing_time=True)
 
     @overload
@@ -148,7 +188,13 @@ class PatternStream(Generic[T_co]):
     ) -> DataStream[OUT]: ...
 
     def process(self, pattern_process_function: UserCode, output_type: TypeInformation | None = None) -> DataStream:
-        """Call a PatternProcessFunction, or a function of (match, ctx), with every match; it yields results."""
+        """Call a PatternProcessFunction, or a function of (match, ctx), with every match; it yields results.
+
+        Example:
+            >>> matches = CEP.pattern(env.from_collection("ab"), Pattern.begin("any")).in_processing_time()
+            >>> list(matches.process(lambda match, ctx: [match["any"][0].upper()]).execute_and_collect())
+            ['A', 'B']
+        """
         return self._add_operator(processing(pattern_process_function), output_type)
 
     @overload
@@ -190,6 +236,11 @@ class PatternStream(Generic[T_co]):
             functions: a PatternSelectFunction or a function of the match; before it, for partial matches whose time is
                 up, a side output and a PatternTimeoutFunction or a function of the match and the time.
             output_type: the type of the results.
+
+        Example:
+            >>> matches = CEP.pattern(env.from_collection("ab"), Pattern.begin("any")).in_processing_time()
+            >>> list(matches.select(lambda match: match["any"][0].upper()).execute_and_collect())
+            ['A', 'B']
         """
         return self._add_operator(selecting(*_arguments(functions, "select")), output_type)
 
@@ -237,6 +288,11 @@ class PatternStream(Generic[T_co]):
         Args:
             functions: as for `select`; the functions yield results.
             output_type: the type of the results.
+
+        Example:
+            >>> matches = CEP.pattern(env.from_collection("ab"), Pattern.begin("any")).in_processing_time()
+            >>> list(matches.flat_select(lambda match: match["any"] * 2).execute_and_collect())
+            ['a', 'a', 'b', 'b']
         """
         return self._add_operator(flat_selecting(*_arguments(functions, "flat_select")), output_type)
 

@@ -21,16 +21,22 @@ class ConfigOption(Generic[T]):
 
 
 class ConfigOptions:
-    """Builds ConfigOption objects.
+    """Builds ConfigOption objects: key, type and default of an option.
 
     Example:
+        >>> from millstream.common.config_options import ConfigOptions
         >>> ConfigOptions.key("tmp.dir").string_type().default_value("/tmp")
         ConfigOption(key='tmp.dir', default='/tmp')
     """
 
     @staticmethod
     def key(key: str) -> ConfigOptions.OptionBuilder:
-        """Start an option with its key."""
+        """Start an option with its key.
+
+        Example:
+            >>> ConfigOptions.key("my.attempts").int_type().no_default_value()
+            ConfigOption(key='my.attempts', default=None)
+        """
         return ConfigOptions.OptionBuilder(key)
 
     class OptionBuilder:

@@ -43,6 +43,7 @@ class Configuration:
     """Options by key. Unknown keys are retained: another layer may know them.
 
     Example:
+        >>> from millstream.common import Configuration
         >>> config = Configuration().set_string("parallelism.default", "2")
         >>> config.get_integer("parallelism.default", 1)
         2
@@ -53,7 +54,12 @@ class Configuration:
 
     @classmethod
     def from_dict(cls, map: Mapping[str, object]) -> Configuration:
-        """Return a configuration with the given values."""
+        """Return a configuration with the given values.
+
+        Example:
+            >>> str(Configuration.from_dict({"parallelism.default": 2}))
+            '{parallelism.default=2}'
+        """
         config = cls()
         config._values.update(map)
         return config
@@ -63,40 +69,85 @@ class Configuration:
         return self
 
     def set_string(self, key: str, value: str) -> Configuration:
-        """Set a string."""
+        """Set a string.
+
+        Example:
+            >>> Configuration().set_string("pipeline.name", "word counts").get_string("pipeline.name", "")
+            'word counts'
+        """
         return self._set(key, value)
 
     def set_integer(self, key: str, value: int) -> Configuration:
-        """Set an integer."""
+        """Set an integer.
+
+        Example:
+            >>> Configuration().set_integer("parallelism.default", 2).get_integer("parallelism.default", 1)
+            2
+        """
         return self._set(key, value)
 
     def set_boolean(self, key: str, value: bool) -> Configuration:
-        """Set a boolean."""
+        """Set a boolean.
+
+        Example:
+            >>> Configuration().set_boolean("pipeline.operator-chaining.enabled", False).to_dict()
+            {'pipeline.operator-chaining.enabled': 'false'}
+        """
         return self._set(key, value)
 
     def set_float(self, key: str, value: float) -> Configuration:
-        """Set a floating-point number."""
+        """Set a floating-point number.
+
+        Example:
+            >>> Configuration().set_float("my.threshold", 0.5).get_float("my.threshold", 1.0)
+            0.5
+        """
         return self._set(key, value)
 
     def set_bytearray(self, key: str, value: bytearray) -> Configuration:
-        """Set bytes."""
+        """Set bytes.
+
+        Example:
+            >>> Configuration().set_bytearray("my.salt", bytearray(b"ab")).get_bytearray("my.salt", bytearray())
+            bytearray(b'ab')
+        """
         return self._set(key, value)
 
     def get_string(self, key: str, default_value: str) -> str:
-        """Return a value as a string, else the default."""
+        """Return a value as a string, else the default.
+
+        Example:
+            >>> Configuration().set_integer("parallelism.default", 2).get_string("parallelism.default", "")
+            '2'
+        """
         value = self._values.get(key)
         return default_value if value is None else _text(value)
 
     def get_integer(self, key: str, default_value: int) -> int:
-        """Return an integer, else the default."""
+        """Return an integer, else the default.
+
+        Example:
+            >>> Configuration().set_string("parallelism.default", "2").get_integer("parallelism.default", 1)
+            2
+        """
         return self._number(key, default_value, int)
 
     def get_float(self, key: str, default_value: float) -> float:
-        """Return a floating-point number, else the default."""
+        """Return a floating-point number, else the default.
+
+        Example:
+            >>> Configuration().get_float("my.threshold", 1.0)
+            1.0
+        """
         return self._number(key, default_value, float)
 
     def get_boolean(self, key: str, default_value: bool) -> bool:
-        """Return a boolean, else the default."""
+        """Return a boolean, else the default.
+
+        Example:
+            >>> Configuration().set_string("my.flag", "TRUE").get_boolean("my.flag", False)
+            True
+        """
         value = self._values.get(key)
         if value is None:
             return default_value
@@ -105,14 +156,25 @@ class Configuration:
         return _text(value).lower() == "true"
 
     def get_bytearray(self, key: str, default_value: bytearray) -> bytearray:
-        """Return bytes, else the default."""
+        """Return bytes, else the default.
+
+        Example:
+            >>> Configuration().get_bytearray("my.salt", bytearray(b"-"))
+            bytearray(b'-')
+        """
         value = self._values.get(key)
         if value is not None and not isinstance(value, (bytes, bytearray)):
             raise InvalidProgramError(f"Configuration {key}={value!r} is no bytearray: set it with set_bytearray().")
         return default_value if value is None else bytearray(value)
 
     def get_millis(self, key: str, default_value: int) -> int:
-        """Return a duration ("10 s", "200 ms", or plain milliseconds) in milliseconds."""
+        """Return a duration ("10 s", "200 ms", or plain milliseconds) in milliseconds. Not in PyFlink.
+
+        Example:
+            >>> config = Configuration().set_string("execution.checkpointing.interval", "10 s")
+            >>> config.get_millis("execution.checkpointing.interval", 0)
+            10000
+        """
         value = self._values.get(key)
         try:
             return default_value if value is None else parse_duration_ms(_text(value))
@@ -129,28 +191,63 @@ class Configuration:
             raise InvalidProgramError(f"Configuration {key}={value!r} must be a number ({kind.__name__}).") from None
 
     def key_set(self) -> set[str]:
-        """Return all keys."""
+        """Return all keys.
+
+        Example:
+            >>> Configuration().set_string("pipeline.name", "word counts").key_set()
+            {'pipeline.name'}
+        """
         return set(self._values)
 
     def add_all(self, other: Configuration, prefix: str | None = None) -> None:
-        """Copy all values of another configuration, with an optional prefix to their keys."""
+        """Copy all values of another configuration, with an optional prefix to their keys.
+
+        Example:
+            >>> config = Configuration()
+            >>> config.add_all(Configuration().set_string("name", "word counts"), "pipeline.")
+            >>> config.to_dict()
+            {'pipeline.name': 'word counts'}
+        """
         for key, value in other._values.items():
             self._values[f"{prefix}{key}" if prefix else key] = value
 
     def add_all_to_dict(self, target_dict: dict[str, object]) -> None:
-        """Copy all values to a dict, with their types."""
+        """Copy all values to a dict, with their types.
+
+        Example:
+            >>> values = {}
+            >>> Configuration().set_integer("parallelism.default", 2).add_all_to_dict(values)
+            >>> values
+            {'parallelism.default': 2}
+        """
         target_dict.update({k: bytes(v) if isinstance(v, bytearray) else v for k, v in self._values.items()})
 
     def contains_key(self, key: str) -> bool:
-        """Return whether a key has a value."""
+        """Return whether a key has a value.
+
+        Example:
+            >>> Configuration().set_integer("parallelism.default", 2).contains_key("parallelism.default")
+            True
+        """
         return key in self._values
 
     def remove_config(self, key: str) -> bool:
-        """Remove a value; return whether it existed."""
+        """Remove a value; return whether it existed.
+
+        Example:
+            >>> config = Configuration().set_integer("parallelism.default", 2)
+            >>> config.remove_config("parallelism.default"), config.remove_config("parallelism.default")
+            (True, False)
+        """
         return self._values.pop(key, None) is not None
 
     def to_dict(self) -> dict[str, str]:
-        """Return all values as strings."""
+        """Return all values as strings.
+
+        Example:
+            >>> Configuration().set_integer("parallelism.default", 2).to_dict()
+            {'parallelism.default': '2'}
+        """
         return {k: _text(v) for k, v in self._values.items()}
 
     @staticmethod

@@ -27,9 +27,14 @@ def global_job_parameters(config: Configuration) -> dict[str, str]:
 
 
 class ExecutionConfig:
-    """Flink's older API for options.
+    """Flink's older API for options, of `env.get_config()`.
 
     Options without a meaning here (Kryo, Avro, closure cleaning) are stored and have no effect.
+
+    Example:
+        >>> config = env.get_config().set_parallelism(3).set_max_parallelism(1024)
+        >>> config.get_parallelism(), env.get_parallelism(), config.get_max_parallelism()
+        (3, 3, 1024)
     """
 
     PARALLELISM_DEFAULT = -1
@@ -49,7 +54,12 @@ class ExecutionConfig:
         return self
 
     def set_auto_watermark_interval(self, interval: int) -> ExecutionConfig:
-        """Set the interval of periodic watermarks; they are emitted at the end of each epoch."""
+        """Set the interval of periodic watermarks; they are emitted at the end of each epoch.
+
+        Example:
+            >>> env.get_config().set_auto_watermark_interval(100).get_auto_watermark_interval()
+            100
+        """
         return self._set(WATERMARK_INTERVAL.key, interval)
 
     def get_auto_watermark_interval(self) -> int:
@@ -65,7 +75,12 @@ class ExecutionConfig:
         return LATENCY_INTERVAL.read(self._config)
 
     def set_parallelism(self, parallelism: int) -> ExecutionConfig:
-        """Set the default parallelism of operators."""
+        """Set the default parallelism of operators.
+
+        Example:
+            >>> env.get_config().set_parallelism(3).get_parallelism()
+            3
+        """
         return self._set(PARALLELISM.key, parallelism)
 
     def get_parallelism(self) -> int:
@@ -73,7 +88,12 @@ class ExecutionConfig:
         return PARALLELISM.read(self._config)
 
     def set_max_parallelism(self, max_parallelism: int) -> ExecutionConfig:
-        """Set the default maximum parallelism (number of key groups)."""
+        """Set the default maximum parallelism (number of key groups).
+
+        Example:
+            >>> env.get_config().set_max_parallelism(1024).get_max_parallelism()
+            1024
+        """
         return self._set(MAX_PARALLELISM.key, max_parallelism)
 
     def get_max_parallelism(self) -> int:
@@ -121,7 +141,12 @@ class ExecutionConfig:
         return GENERATED_UIDS.read(self._config)
 
     def set_use_snapshot_compression(self, use_snapshot_compression: bool) -> ExecutionConfig:
-        """Enable or disable compression of checkpoint files."""
+        """Enable or disable compression of checkpoint files.
+
+        Example:
+            >>> env.get_config().set_use_snapshot_compression(True).is_use_snapshot_compression()
+            True
+        """
         return self._set("execution.checkpointing.snapshot-compression", use_snapshot_compression)
 
     def is_use_snapshot_compression(self) -> bool:
@@ -129,7 +154,12 @@ class ExecutionConfig:
         return self._config.get_boolean("execution.checkpointing.snapshot-compression", False)
 
     def set_global_job_parameters(self, global_job_parameters_dict: dict[str, str]) -> ExecutionConfig:
-        """Set the parameters that functions read with `get_job_parameter`."""
+        """Set the parameters that functions read with `get_job_parameter`.
+
+        Example:
+            >>> env.get_config().set_global_job_parameters({"factor": "10"}).get_global_job_parameters()
+            {'factor': '10'}
+        """
         for key, value in global_job_parameters_dict.items():
             self._set(key, value)
         self._config.set_string(_PARAMETERS, ",".join(f"{k}:{v}" for k, v in global_job_parameters_dict.items()))

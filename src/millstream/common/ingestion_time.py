@@ -11,7 +11,14 @@ __all__ = ["IngestionTimeAssigner"]
 
 
 class IngestionTimeAssigner(TimestampAssigner):
-    """Assigns the wall-clock time at which a record enters."""
+    """Assigns the wall-clock time at which a record enters. Not in PyFlink.
+
+    Example:
+        >>> from millstream.common import IngestionTimeAssigner, WatermarkStrategy
+        >>> strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(IngestionTimeAssigner())
+        >>> list(env.from_collection(["tea"]).assign_timestamps_and_watermarks(strategy).execute_and_collect())
+        ['tea']
+    """
 
     def extract_timestamp(self, value: Value, record_timestamp: int) -> int:
         return int(time.time() * 1000)

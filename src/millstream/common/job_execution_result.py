@@ -12,7 +12,14 @@ __all__ = ["JobExecutionResult"]
 
 @fast_dataclass
 class JobExecutionResult:
-    """The result of a finished job."""
+    """The result of a finished job, which `execute()` returns.
+
+    Example:
+        >>> _ = env.from_collection([1, 2]).add_sink(lambda value: None)
+        >>> result = env.execute("numbers")
+        >>> result.job_name, result.records_in
+        ('numbers', 2)
+    """
 
     job_id: str
     job_name: str
@@ -22,15 +29,33 @@ class JobExecutionResult:
     accumulators: dict[str, Value] = field(default_factory=dict)
 
     def get_job_id(self) -> str:
-        """Return the job's id."""
+        """Return the job's id: 32 hexadecimal digits.
+
+        Example:
+            >>> _ = env.from_collection([1, 2]).add_sink(lambda value: None)
+            >>> len(env.execute().get_job_id())
+            32
+        """
         return self.job_id
 
     def get_net_runtime(self) -> int:
-        """Return the job's run time in milliseconds."""
+        """Return the job's run time in milliseconds.
+
+        Example:
+            >>> _ = env.from_collection([1, 2]).add_sink(lambda value: None)
+            >>> env.execute().get_net_runtime() < 60_000
+            True
+        """
         return self.net_runtime_ms
 
     def get_accumulator_result(self, accumulator_name: str) -> Value:
-        """Return one accumulator."""
+        """Return one accumulator, None if there is none.
+
+        Example:
+            >>> _ = env.from_collection([1, 2]).add_sink(lambda value: None)
+            >>> env.execute().get_accumulator_result("seen") is None
+            True
+        """
         return self.accumulators.get(accumulator_name)
 
     def get_all_accumulator_results(self) -> dict[str, Value]:

@@ -20,7 +20,13 @@ __all__ = ["JobStatus"]
 
 
 class JobStatus(Enum):
-    """Flink's job states."""
+    """Flink's job states.
+
+    Example:
+        >>> from millstream.common import JobStatus
+        >>> JobStatus.RUNNING.is_terminal_state(), JobStatus.FINISHED.is_terminal_state()
+        (False, True)
+    """
 
     INITIALIZING = 0
     CREATED = 1
@@ -35,11 +41,21 @@ class JobStatus(Enum):
     RECONCILING = 10
 
     def is_globally_terminal_state(self) -> bool:
-        """Return whether the job has ended and will not be recovered."""
+        """Return whether the job has ended and will not be recovered.
+
+        Example:
+            >>> JobStatus.FAILED.is_globally_terminal_state(), JobStatus.SUSPENDED.is_globally_terminal_state()
+            (True, False)
+        """
         return self in (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED)
 
     def is_terminal_state(self) -> bool:
-        """Return whether the job has ended."""
+        """Return whether the job has ended.
+
+        Example:
+            >>> JobStatus.FAILED.is_terminal_state(), JobStatus.RESTARTING.is_terminal_state()
+            (True, False)
+        """
         return self.is_globally_terminal_state() or self is JobStatus.SUSPENDED
 
     def can_become(self, next_status: JobStatus) -> bool:

@@ -233,26 +233,47 @@ class RestartStrategies:
 
     @staticmethod
     def no_restart() -> NoRestartStrategyConfiguration:
-        """Do not restart."""
+        """Do not restart: the first failure ends the job.
+
+        Example:
+            >>> RestartStrategies.no_restart().get_description()
+            'none'
+        """
         return RestartStrategies.NoRestartStrategyConfiguration()
 
     @staticmethod
     def fall_back_restart() -> FallbackRestartStrategyConfiguration:
-        """Use the configured strategy."""
+        """Use the configured strategy, or the default.
+
+        Example:
+            >>> RestartStrategies.fall_back_restart().get_description()
+            'as configured'
+        """
         return RestartStrategies.FallbackRestartStrategyConfiguration()
 
     @staticmethod
     def fixed_delay_restart(
         restart_attempts: int, delay_between_attempts: Length
     ) -> FixedDelayRestartStrategyConfiguration:
-        """Restart up to a number of times, each after the same delay."""
+        """Restart up to a number of times, each after the same delay.
+
+        Example:
+            >>> RestartStrategies.fixed_delay_restart(3, Duration.of_seconds(10)).get_description()
+            'fixed-delay (attempts 3, delay 10 s)'
+        """
         return RestartStrategies.FixedDelayRestartStrategyConfiguration(restart_attempts, delay_between_attempts)
 
     @staticmethod
     def failure_rate_restart(
         failure_rate: int, failure_interval: Length, delay_interval: Length
     ) -> FailureRateRestartStrategyConfiguration:
-        """Restart while there are not too many failures within an interval."""
+        """Restart while there are not too many failures within an interval.
+
+        Example:
+            >>> strategy = RestartStrategies.failure_rate_restart(3, Duration.of_minutes(5), Duration.of_seconds(10))
+            >>> strategy.get_description()
+            'failure-rate (max failures per interval 3, failure rate interval 5 min, delay 10 s)'
+        """
         return RestartStrategies.FailureRateRestartStrategyConfiguration(failure_rate, failure_interval, delay_interval)
 
     @staticmethod
@@ -264,7 +285,13 @@ class RestartStrategies:
         jitter_factor: float,
         attempts_before_reset_backoff: int = UNLIMITED,
     ) -> ExponentialDelayRestartStrategyConfiguration:
-        """Restart after a growing delay; not in PyFlink, named as in Flink's Java API."""
+        """Restart after a growing delay; not in PyFlink, named as in Flink's Java API.
+
+        Example:
+            >>> strategy = RestartStrategies.exponential_delay_restart(1_000, 60_000, 2.0, 3_600_000, 0.1)
+            >>> strategy.get_initial_backoff(), strategy.get_max_backoff(), strategy.get_backoff_multiplier()
+            (datetime.timedelta(seconds=1), datetime.timedelta(seconds=60), 2.0)
+        """
         return RestartStrategies.ExponentialDelayRestartStrategyConfiguration(
             initial_backoff,
             max_backoff,

@@ -15,7 +15,7 @@ from millstream.common.unsupported import JAVA, missing_function
 
 
 class TypeInformation:
-    """The type of a stream's elements."""
+    """The type of a stream's elements: the base of all types, which `Types` creates."""
 
     def converter(self) -> Converter | None:
         """Return a function that coerces a value or raises TypeMismatchError; None if any value fits."""
@@ -35,7 +35,13 @@ class TypeInformation:
         return True
 
     def format(self, value: Value) -> str:
-        """Format a value as Flink prints it."""
+        """Format a value as Flink prints it.
+
+        Example:
+            >>> from millstream.common import Types
+            >>> Types.DOUBLE().format(2e23), Types.ROW([Types.INT(), Types.BOOLEAN()]).format((1, True))
+            ('2.0E23', '+I[1, true]')
+        """
         return "null" if value is None else str(value)
 
     get_java_type_info = missing_function("get_java_type_info", JAVA)
@@ -45,11 +51,24 @@ class TypeInformation:
         return False
 
     def to_internal_type(self, obj: Value) -> Value:
-        """Return a value in Flink's internal form: days, microseconds, tuples. Unused here."""
+        """Return a value in Flink's internal form: days, microseconds, tuples. Unused here.
+
+        Example:
+            >>> import datetime
+            >>> from millstream.common import Types
+            >>> Types.SQL_DATE().to_internal_type(datetime.date(1970, 1, 3))
+            2
+        """
         return obj
 
     def from_internal_type(self, obj: Value) -> Value:
-        """Return the value of an internal form."""
+        """Return the value of an internal form.
+
+        Example:
+            >>> from millstream.common import Types
+            >>> Types.SQL_DATE().from_internal_type(2)
+            datetime.date(1970, 1, 3)
+        """
         return obj
 
     def named(self) -> TypeInformation:

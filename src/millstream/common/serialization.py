@@ -27,31 +27,67 @@ __all__ = [
 
 
 class SerializationSchema(ABC):
-    """Serializes records to messages."""
+    """Serializes records to messages: the base of all such schemas, and of your own.
+
+    Example:
+        >>> import json
+        >>> from millstream.common.serialization import SerializationSchema
+        >>> class Json(SerializationSchema):
+        ...     def serialize(self, element):
+        ...         return json.dumps(element).encode()
+        >>> Json().serialize({"user": "ann"})
+        b'{"user": "ann"}'
+    """
 
     @abstractmethod
     def serialize(self, element: Value) -> bytes:
-        """Return a record as bytes."""
+        """Return a record as bytes.
+
+        Example:
+            >>> SimpleStringSchema().serialize("tea")
+            b'tea'
+        """
 
 
 class DeserializationSchema(ABC):
-    """Deserializes messages to records."""
+    """Deserializes messages to records: the base of all such schemas, and of your own.
+
+    Example:
+        >>> import json
+        >>> from millstream.common.serialization import DeserializationSchema
+        >>> class Json(DeserializationSchema):
+        ...     def deserialize(self, message):
+        ...         return json.loads(message)
+        >>> Json().deserialize(b'{"user": "ann"}')
+        {'user': 'ann'}
+    """
 
     @abstractmethod
     def deserialize(self, message: bytes) -> Value:
-        """Return the record of a message, None if it has none."""
+        """Return the record of a message, None if it has none.
+
+        Example:
+            >>> SimpleStringSchema().deserialize(b"tea")
+            'tea'
+        """
 
     def get_produced_type(self) -> TypeInformation | None:
-        """Return the type of the records, None for arbitrary Python objects."""
+        """Return the type of the records, None for arbitrary Python objects.
+
+        Example:
+            >>> SimpleStringSchema().get_produced_type()
+            String
+        """
         return None
 
 
 class SimpleStringSchema(SerializationSchema, DeserializationSchema):
-    """Converts strings to and from bytes.
+    r"""Converts strings to and from bytes.
 
     Example:
+        >>> from millstream.common import SimpleStringSchema
         >>> SimpleStringSchema().serialize("à"), SimpleStringSchema().deserialize(b"a")
-        (b'\\xc3\\xa0', 'a')
+        (b'\xc3\xa0', 'a')
     """
 
     def __init__(self, charset: str = "UTF-8") -> None:
@@ -68,7 +104,13 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
 
 
 class ByteArraySchema(SerializationSchema, DeserializationSchema):
-    """Passes bytes through."""
+    """Passes bytes through.
+
+    Example:
+        >>> from millstream.common.serialization import ByteArraySchema
+        >>> ByteArraySchema().deserialize(b"tea")
+        b'tea'
+    """
 
     def serialize(self, element: Value) -> bytes:
         return bytes(element)
@@ -81,10 +123,11 @@ class ByteArraySchema(SerializationSchema, DeserializationSchema):
 
 
 class RowFieldExtractorSchema(SerializationSchema):
-    """Serializes one field of a row, which must be bytes.
+    """Serializes one field of a row, which must be bytes: for example the key of a Kafka message.
 
     Example:
         >>> from millstream.common import Row
+        >>> from millstream.common.serialization import RowFieldExtractorSchema
         >>> RowFieldExtractorSchema(0).serialize(Row(b"key", b"value"))
         b'key'
     """
@@ -104,29 +147,54 @@ class RowFieldExtractorSchema(SerializationSchema):
 
 
 class Encoder(ABC):
-    """Writes records one by one to a file.
+    r"""Writes records one by one to a file, for `FileSink.for_row_format()`.
 
     Example:
         >>> import io
+        >>> from millstream.common import Encoder
         >>> out = io.BytesIO()
         >>> Encoder.simple_string_encoder().encode(("a", 1), out)
         >>> out.getvalue()
-        b"('a', 1)\\n"
+        b"('a', 1)\n"
     """
 
     @staticmethod
     def simple_string_encoder(charset_name: str = "UTF-8") -> SimpleStringEncoder:
-        """Return an encoder that writes `str(value)` and a newline for each record."""
+        r"""Return an encoder that writes `str(value)` and a newline for each record.
+
+        Example:
+            >>> import io
+            >>> out = io.BytesIO()
+            >>> Encoder.simple_string_encoder("UTF-16LE").encode("a", out)
+            >>> out.getvalue()
+            b'a\x00\n\x00'
+        """
         return SimpleStringEncoder(charset_name)
 
     @staticmethod
     def of_schema(schema: SerializationSchema) -> Encoder:
-        """Return an encoder that writes each serialized record as a line. Not in Flink."""
+        r"""Return an encoder that writes each serialized record as a line. Not in Flink.
+
+        Example:
+            >>> import io
+            >>> out = io.BytesIO()
+            >>> Encoder.of_schema(SimpleStringSchema()).encode("tea", out)
+            >>> out.getvalue()
+            b'tea\n'
+        """
         return _SchemaEncoder(schema)
 
     @abstractmethod
     def encode(self, element: Value, stream: BinaryIO) -> None:
-        """Write a record; only `stream.write` may be called."""
+        r"""Write a record; only `stream.write` may be called.
+
+        Example:
+            >>> import io
+            >>> out = io.BytesIO()
+            >>> Encoder.simple_string_encoder().encode("tea", out)
+            >>> out.getvalue()
+            b'tea\n'
+        """
 
 
 class SimpleStringEncoder(Encoder):
@@ -152,7 +220,7 @@ class _SchemaEncoder(Encoder):
 
 
 class BulkWriter(Protocol):
-    """Writes one file."""
+    """Writes one file of a bulk format."""
 
     def add_element(self, value: Value) -> None:
         """Add a record."""
@@ -162,7 +230,28 @@ class BulkWriter(Protocol):
 
 
 class BulkWriterFactory(ABC):
-    """Creates the writers of a bulk format. It is pickled for the workers."""
+    """Creates the writers of a bulk format, for `FileSink.for_bulk_format()`. It is pickled for the workers.
+
+    Example:
+        >>> import io
+        >>> from millstream.common.serialization import BulkWriterFactory
+        >>> class Count:
+        ...     def __init__(self, file):
+        ...         self.file, self.count = file, 0
+        ...     def add_element(self, value):
+        ...         self.count += 1
+        ...     def finish(self):
+        ...         self.file.write(f"{self.count} records".encode())
+        >>> class Counts(BulkWriterFactory):
+        ...     def open(self, file):
+        ...         return Count(file)
+        >>> out = io.BytesIO()
+        >>> writer = Counts().open(out)
+        >>> writer.add_element("tea")
+        >>> writer.finish()
+        >>> out.getvalue()
+        b'1 records'
+    """
 
     @abstractmethod
     def open(self, file: BinaryIO) -> BulkWriter:

@@ -11,9 +11,15 @@ from typing import Protocol
 
 from millstream.common.aliases import Value
 from millstream.common.coercion import Converter, type_mismatch
+from millstream.common.collection_types import (
+    BasicArrayTypeInfo,
+    ListTypeInfo,
+    MapTypeInfo,
+    ObjectArrayTypeInfo,
+    PrimitiveArrayTypeInfo,
+)
 from millstream.common.errors import TypeMismatchError
 from millstream.common.inferred_types import Fixed, InferredType
-from millstream.common.java_text import as_hash_map
 from millstream.common.scalar_types import (
     BasicType,
     BasicTypeInfo,
@@ -53,141 +59,18 @@ __all__ = [
 ]
 
 
-class _ElementTypeInfo(TypeInformation):
-    """A sequence of elements of one type."""
-
-    def __init__(self, element_type: TypeInformation) -> None:
-        check_type(element_type, type(self).__name__)
-        self._element_type = element_type
-
-    def get_element_type(self) -> TypeInformation:
-        return self._element_type
-
-    @property
-    def copies(self) -> bool:
-        return self._element_type.copies
-
-    def converter(self) -> Converter | None:
-        element = self._element_type.converter()
-        name = str(self)
-
-        def convert(value: Value) -> Value:
-            if value is None:
-                return None
-            if isinstance(value, (str, dict)) or not isinstance(value, Iterable):
-                raise type_mismatch(value, name)
-            return list(value) if element is None else [element(v) for v in value]
-
-        return convert
-
-    def format(self, value: Value) -> str:
-        if value is None:
-            return "null"
-        return f"[{', '.join(map(self._element_type.format, value))}]"
-
-    def _identity(self) -> tuple[object, ...]:
-        return (self._element_type,)
-
-    def named(self) -> TypeInformation:
-        return type(self)(self._element_type.named())
-
-    def __str__(self) -> str:
-        return f"{type(self).__name__}<{self._element_type}>"
-
-
-class ListTypeInfo(_ElementTypeInfo):
-    """A list."""
-
-
-class BasicArrayTypeInfo(_ElementTypeInfo):
-    """An array of boxed values."""
-
-
-class ObjectArrayTypeInfo(_ElementTypeInfo):
-    """An array of objects."""
-
-
-class PrimitiveArrayTypeInfo(_ElementTypeInfo):
-    """An array of primitive values; `bytes` for bytes."""
-
-    def converter(self) -> Converter | None:
-        if self._element_type != BasicTypeInfo("Byte"):
-            return super().converter()
-
-        def convert(value: Value) -> Value:
-            if value is None or isinstance(value, bytes):
-                return value
-            if isinstance(value, (bytearray, memoryview)):
-                return bytes(value)
-            try:
-                # Java's bytes are signed.
-                return bytes(v + 256 if -128 <= v < 0 else v for v in value)
-            except (TypeError, ValueError):
-                raise type_mismatch(value, str(self)) from None
-
-        return convert
-
-
-class MapTypeInfo(TypeInformation):
-    """A dict."""
-
-    def __init__(self, key_type_info: TypeInformation, value_type_info: TypeInformation) -> None:
-        check_type(key_type_info, "The keys of Types.MAP")
-        check_type(value_type_info, "The values of Types.MAP")
-        self._key_type = key_type_info
-        self._value_type = value_type_info
-
-    @property
-    def key_type(self) -> TypeInformation:
-        """Return the type of the keys."""
-        return self._key_type
-
-    @property
-    def value_type(self) -> TypeInformation:
-        """Return the type of the values."""
-        return self._value_type
-
-    @property
-    def copies(self) -> bool:
-        return self._key_type.copies and self._value_type.copies
-
-    def converter(self) -> Converter | None:
-        key = self._key_type.converter() or (lambda v: v)
-        val = self._value_type.converter() or (lambda v: v)
-        name = str(self)
-
-        def convert(value: Value) -> Value:
-            if value is None:
-                return None
-            if not isinstance(value, dict):
-                raise type_mismatch(value, name)
-            return {key(k): val(v) for k, v in value.items()}
-
-        return convert
-
-    def format(self, value: Value) -> str:
-        if value is None:
-            return "null"
-        key, val = self._key_type.format, self._value_type.format
-        items = as_hash_map(value.items(), str(self._key_type))
-        return "{" + ", ".join(f"{key(k)}={val(v)}" for k, v in items) + "}"
-
-    def _identity(self) -> tuple[object, ...]:
-        return (self._key_type, self._value_type)
-
-    def named(self) -> MapTypeInfo:
-        return MapTypeInfo(self._key_type.named(), self._value_type.named())
-
-    def __str__(self) -> str:
-        return f"MapTypeInfo<{self._key_type}, {self._value_type}>"
-
-
 class _FieldsTypeInfo(TypeInformation):
     """A record with typed fields."""
 
     _field_types: list[TypeInformation]
 
     def get_field_types(self) -> list[TypeInformation]:
+        """Return the types of the fields.
+
+        Example:
+            >>> Types.TUPLE([Types.STRING(), Types.INT()]).get_field_types()
+            [String, Integer]
+        """
         return list(self._field_types)
 
     def has_field(self, field: int | str) -> bool:
@@ -245,7 +128,14 @@ def _in_order(row: Row, names: tuple[str, ...], described: str) -> list[Value]:
 
 
 class RowTypeInfo(_FieldsTypeInfo):
-    """A Row with typed, named fields."""
+    """The type of rows with typed, named fields, created by `Types.ROW()` and `Types.ROW_NAMED()`.
+
+    Example:
+        >>> from millstream.common import Types
+        >>> person = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
+        >>> list(env.from_collection([("ann", 30), {"name": "bob", "age": 25}], person).execute_and_collect())
+        [Row(name='ann', age=30), Row(name='bob', age=25)]
+    """
 
     def __init__(self, field_types: list[TypeInformation], field_names: list[str] | None = None) -> None:
         names = [f"f{i}" for i in range(len(field_types))] if field_names is None else list(field_names)
@@ -258,11 +148,21 @@ class RowTypeInfo(_FieldsTypeInfo):
         self._named = field_names is not None
 
     def get_field_names(self) -> list[str]:
-        """Return the names of the fields."""
+        """Return the names of the fields.
+
+        Example:
+            >>> Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()]).get_field_names()
+            ['name', 'age']
+        """
         return list(self._field_names)
 
     def get_field_index(self, field_name: str) -> int:
-        """Return the index of a field, -1 if there is none."""
+        """Return the index of a field, -1 if there is none.
+
+        Example:
+            >>> Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()]).get_field_index("age")
+            1
+        """
         return self._field_names.index(field_name) if field_name in self._field_names else -1
 
     def to_internal_type(self, obj: Value) -> Value:
@@ -332,7 +232,7 @@ class RowTypeInfo(_FieldsTypeInfo):
 
 
 class TupleTypeInfo(_FieldsTypeInfo):
-    """A tuple with typed fields."""
+    """The type of tuples with typed fields, created by `Types.TUPLE()`."""
 
     def __init__(self, field_types: list[TypeInformation]) -> None:
         for i, field_type in enumerate(field_types):
@@ -369,131 +269,265 @@ class TupleTypeInfo(_FieldsTypeInfo):
 
 
 class Types:
-    """Factory methods of types.
+    """Creates the types of records, keys and state; values are coerced to a declared type, or rejected.
+
+    Without a declared type a stream carries any Python object.
 
     Example:
-        >>> Types.ROW_NAMED(["word", "count"], [Types.STRING(), Types.INT()])
-        RowTypeInfo(word: String, count: Integer)
+        >>> from millstream.common import Types
+        >>> word = Types.ROW_NAMED(["word", "count"], [Types.STRING(), Types.INT()])
+        >>> words = env.from_collection([("to", 2.0)], word)
+        >>> list(words.execute_and_collect()), words.get_type()
+        ([Row(word='to', count=2)], RowTypeInfo(word: String, count: Integer))
     """
 
     @staticmethod
     def STRING() -> TypeInformation:
-        """A string."""
+        """Return the type of strings.
+
+        Example:
+            >>> list(env.from_collection(["tea"], Types.STRING()).execute_and_collect())
+            ['tea']
+        """
         return BasicTypeInfo("String")
 
     @staticmethod
     def BYTE() -> TypeInformation:
-        """An 8-bit integer."""
+        """Return the type of 8-bit integers.
+
+        Example:
+            >>> list(env.from_collection([-128, 127], Types.BYTE()).execute_and_collect())
+            [-128, 127]
+        """
         return BasicTypeInfo("Byte")
 
     @staticmethod
     def BOOLEAN() -> TypeInformation:
-        """A boolean."""
+        """Return the type of booleans.
+
+        Example:
+            >>> list(env.from_collection([True, False], Types.BOOLEAN()).execute_and_collect())
+            [True, False]
+        """
         return BasicTypeInfo("Boolean")
 
     @staticmethod
     def SHORT() -> TypeInformation:
-        """A 16-bit integer."""
+        """Return the type of 16-bit integers.
+
+        Example:
+            >>> list(env.from_collection([32_767], Types.SHORT()).execute_and_collect())
+            [32767]
+        """
         return BasicTypeInfo("Short")
 
     @staticmethod
     def INT() -> TypeInformation:
-        """A 32-bit integer."""
+        """Return the type of 32-bit integers; a float is truncated, as in PyFlink.
+
+        Example:
+            >>> list(env.from_collection([1, 2.9], Types.INT()).execute_and_collect())
+            [1, 2]
+        """
         return BasicTypeInfo("Integer")
 
     @staticmethod
     def LONG() -> TypeInformation:
-        """A 64-bit integer."""
+        """Return the type of 64-bit integers.
+
+        Example:
+            >>> list(env.from_collection([2**63 - 1], Types.LONG()).execute_and_collect())
+            [9223372036854775807]
+        """
         return BasicTypeInfo("Long")
 
     @staticmethod
     def FLOAT() -> TypeInformation:
-        """A 32-bit floating-point number."""
+        """Return the type of 32-bit floating-point numbers.
+
+        Example:
+            >>> list(env.from_collection([0.1], Types.FLOAT()).execute_and_collect())
+            [0.10000000149011612]
+        """
         return BasicTypeInfo("Float")
 
     @staticmethod
     def DOUBLE() -> TypeInformation:
-        """A 64-bit floating-point number."""
+        """Return the type of 64-bit floating-point numbers; an int is converted.
+
+        Example:
+            >>> list(env.from_collection([0.1, 2], Types.DOUBLE()).execute_and_collect())
+            [0.1, 2.0]
+        """
         return BasicTypeInfo("Double")
 
     @staticmethod
     def CHAR() -> TypeInformation:
-        """A string of one character."""
+        """Return the type of strings of one character.
+
+        Example:
+            >>> list(env.from_collection(["a"], Types.CHAR()).execute_and_collect())
+            ['a']
+        """
         return BasicTypeInfo("Char")
 
     @staticmethod
     def BIG_INT() -> TypeInformation:
-        """An integer of any size."""
+        """Return the type of integers of any size.
+
+        Example:
+            >>> list(env.from_collection([2**80], Types.BIG_INT()).execute_and_collect())
+            [1208925819614629174706176]
+        """
         return BasicTypeInfo("BigInteger")
 
     @staticmethod
     def BIG_DEC() -> TypeInformation:
-        """A `decimal.Decimal`."""
+        """Return the type of `decimal.Decimal`.
+
+        Example:
+            >>> from decimal import Decimal
+            >>> list(env.from_collection([Decimal("1.10")], Types.BIG_DEC()).execute_and_collect())
+            [Decimal('1.10')]
+        """
         return BasicTypeInfo("BigDecimal")
 
     @staticmethod
     def INSTANT() -> TypeInformation:
-        """An `Instant`."""
+        """Return the type of points in time, `Instant`.
+
+        Example:
+            >>> from millstream.common.time import Instant
+            >>> list(env.from_collection([Instant.of_epoch_milli(1_500)], Types.INSTANT()).execute_and_collect())
+            [Instant(seconds=1, nanos=500000000)]
+        """
         return InstantTypeInfo(BasicType.INSTANT)
 
     @staticmethod
     def SQL_DATE() -> TypeInformation:
-        """A `datetime.date`."""
+        """Return the type of `datetime.date`.
+
+        Example:
+            >>> import datetime
+            >>> list(env.from_collection([datetime.date(2026, 1, 31)], Types.SQL_DATE()).execute_and_collect())
+            [datetime.date(2026, 1, 31)]
+        """
         return SqlTimeTypeInfo.DATE()
 
     @staticmethod
     def SQL_TIME() -> TypeInformation:
-        """A `datetime.time`."""
+        """Return the type of `datetime.time`.
+
+        Example:
+            >>> import datetime
+            >>> list(env.from_collection([datetime.time(8, 30)], Types.SQL_TIME()).execute_and_collect())
+            [datetime.time(8, 30)]
+        """
         return SqlTimeTypeInfo.TIME()
 
     @staticmethod
     def SQL_TIMESTAMP() -> TypeInformation:
-        """A `datetime.datetime`."""
+        """Return the type of `datetime.datetime`, without a time zone.
+
+        Example:
+            >>> import datetime
+            >>> times = env.from_collection([datetime.datetime(2026, 1, 31, 8, 30)], Types.SQL_TIMESTAMP())
+            >>> list(times.execute_and_collect())
+            [datetime.datetime(2026, 1, 31, 8, 30)]
+        """
         return SqlTimeTypeInfo.TIMESTAMP()
 
     @staticmethod
     def PICKLED_BYTE_ARRAY() -> TypeInformation:
-        """Any Python object: the type of undeclared streams."""
+        """Return the type of any Python object: that of undeclared streams.
+
+        Example:
+            >>> list(env.from_collection([{"a": [1, 2]}], Types.PICKLED_BYTE_ARRAY()).execute_and_collect())
+            [{'a': [1, 2]}]
+        """
         return PickledBytesTypeInfo()
 
     @staticmethod
     def ROW(field_types: list[TypeInformation]) -> RowTypeInfo:
-        """A Row with fields `f0`, `f1`, ..."""
+        """Return the type of rows with fields `f0`, `f1`, ...
+
+        Example:
+            >>> list(env.from_collection([("tea", 3)], Types.ROW([Types.STRING(), Types.INT()])).execute_and_collect())
+            [Row(f0='tea', f1=3)]
+        """
         return RowTypeInfo(field_types)
 
     @staticmethod
     def ROW_NAMED(field_names: list[str], field_types: list[TypeInformation]) -> RowTypeInfo:
-        """A Row with named fields."""
+        """Return the type of rows with named fields; tuples and dicts become rows.
+
+        Example:
+            >>> person = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
+            >>> list(env.from_collection([("ann", 30)], person).execute_and_collect())
+            [Row(name='ann', age=30)]
+        """
         return RowTypeInfo(field_types, field_names)
 
     @staticmethod
     def TUPLE(field_types: list[TypeInformation]) -> TupleTypeInfo:
-        """A tuple."""
+        """Return the type of tuples.
+
+        Example:
+            >>> sale = Types.TUPLE([Types.STRING(), Types.INT()])
+            >>> list(env.from_collection([["tea", 3]], sale).execute_and_collect())
+            [('tea', 3)]
+        """
         return TupleTypeInfo(field_types)
 
     @staticmethod
     def PRIMITIVE_ARRAY(element_type: TypeInformation) -> PrimitiveArrayTypeInfo:
-        """An array of numbers or booleans; `bytes` for BYTE."""
+        """Return the type of arrays of numbers or booleans; values are lists, and `bytes` for BYTE.
+
+        Example:
+            >>> list(env.from_collection([bytearray(b"ab")], Types.PRIMITIVE_ARRAY(Types.BYTE())).execute_and_collect())
+            [b'ab']
+        """
         return PrimitiveArrayTypeInfo(element_type)
 
     @staticmethod
     def BASIC_ARRAY(element_type: TypeInformation) -> BasicArrayTypeInfo:
-        """An array of nullable basic values."""
+        """Return the type of arrays of nullable basic values; values are lists.
+
+        Example:
+            >>> list(env.from_collection([("a", None)], Types.BASIC_ARRAY(Types.STRING())).execute_and_collect())
+            [['a', None]]
+        """
         return BasicArrayTypeInfo(element_type)
 
     @staticmethod
     def OBJECT_ARRAY(element_type: TypeInformation) -> ObjectArrayTypeInfo:
-        """An array of values of any type."""
+        """Return the type of arrays of values of any type; values are lists.
+
+        Example:
+            >>> pair = Types.TUPLE([Types.STRING(), Types.INT()])
+            >>> list(env.from_collection([[("tea", 3)]], Types.OBJECT_ARRAY(pair)).execute_and_collect())
+            [[('tea', 3)]]
+        """
         return ObjectArrayTypeInfo(element_type)
 
     @staticmethod
     def LIST(element_type_info: TypeInformation) -> ListTypeInfo:
-        """A list."""
+        """Return the type of lists.
+
+        Example:
+            >>> list(env.from_collection([(1, 2)], Types.LIST(Types.INT())).execute_and_collect())
+            [[1, 2]]
+        """
         return ListTypeInfo(element_type_info)
 
     @staticmethod
     def MAP(key_type_info: TypeInformation, value_type_info: TypeInformation) -> MapTypeInfo:
-        """A dict."""
+        """Return the type of dicts.
+
+        Example:
+            >>> list(env.from_collection([{"tea": 3}], Types.MAP(Types.STRING(), Types.INT())).execute_and_collect())
+            [{'tea': 3}]
+        """
         return MapTypeInfo(key_type_info, value_type_info)
 
 

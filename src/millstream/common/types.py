@@ -17,7 +17,13 @@ __all__ = ["Row", "RowKind"]
 
 @tagged("row-kind")
 class RowKind(Enum):
-    """The kind of a change."""
+    """The kind of a change: an insertion, a row before or after an update, or a deletion.
+
+    Example:
+        >>> from millstream.common import RowKind
+        >>> [str(kind) for kind in RowKind]
+        ['+I', '-U', '+U', '-D']
+    """
 
     INSERT = 0
     UPDATE_BEFORE = 1
@@ -48,6 +54,7 @@ class Row:
     """A record of fields, by position or by name.
 
     Example:
+        >>> from millstream.common import Row
         >>> row = Row(name="Alice", age=11)
         >>> row.name, row["age"], row[1]
         ('Alice', 11, 11)
@@ -100,7 +107,12 @@ class Row:
 
     @staticmethod
     def of_kind(row_kind: RowKind, *args: Value, **kwargs: Value) -> Row:
-        """Return a row of a kind."""
+        """Return a row of a kind.
+
+        Example:
+            >>> Row.of_kind(RowKind.DELETE, "tea", 3).get_row_kind()
+            <RowKind.DELETE: 3>
+        """
         row = Row(*args, **kwargs)
         row.set_row_kind(row_kind)
         return row
@@ -114,19 +126,43 @@ class Row:
         return Row.of(tuple(self._values), list(args))
 
     def get_row_kind(self) -> RowKind:
-        """Return the kind of change."""
+        """Return the kind of change: INSERT unless set.
+
+        Example:
+            >>> Row("tea", 3).get_row_kind()
+            <RowKind.INSERT: 0>
+        """
         return self._kind
 
     def set_row_kind(self, row_kind: RowKind) -> None:
-        """Set the kind of change."""
+        """Set the kind of change.
+
+        Example:
+            >>> row = Row("tea", 3)
+            >>> row.set_row_kind(RowKind.UPDATE_AFTER)
+            >>> row.get_row_kind()
+            <RowKind.UPDATE_AFTER: 2>
+        """
         object.__setattr__(self, "_kind", row_kind)
 
     def get_fields_by_names(self, names: list[str]) -> list[Value]:
-        """Return the values of some fields."""
+        """Return the values of some fields.
+
+        Example:
+            >>> Row(name="Alice", age=11, city="Paris").get_fields_by_names(["city", "name"])
+            ['Paris', 'Alice']
+        """
         return [self[name] for name in names]
 
     def set_field_names(self, field_names: list[str]) -> None:
-        """Set the field names."""
+        """Name the fields.
+
+        Example:
+            >>> row = Row("Alice", 11)
+            >>> row.set_field_names(["name", "age"])
+            >>> row
+            Row(name='Alice', age=11)
+        """
         if len(field_names) != len(self._values):
             raise ValueError(f"{len(field_names)} names do not fit a row of {len(self._values)} fields.")
         object.__setattr__(self, "_fields", tuple(field_names))

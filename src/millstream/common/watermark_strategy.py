@@ -28,22 +28,44 @@ MAX_WATERMARK = (1 << 63) - 1
 
 
 class TimestampAssigner(ABC):
-    """Extracts a record's event time."""
+    """Extracts a record's event time, for `with_timestamp_assigner()`, which also takes a plain function.
+
+    Example:
+        >>> from millstream.common import WatermarkStrategy
+        >>> from millstream.common.watermark_strategy import TimestampAssigner
+        >>> class ByField(TimestampAssigner):
+        ...     def extract_timestamp(self, value, record_timestamp):
+        ...         return value["millis"]
+        >>> strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(ByField())
+        >>> list(env.from_collection([{"millis": 7}]).assign_timestamps_and_watermarks(strategy).execute_and_collect())
+        [{'millis': 7}]
+    """
 
     @abstractmethod
     def extract_timestamp(self, value: Value, record_timestamp: int) -> int:
-        """Return the event time of `value` in milliseconds since 1970."""
+        """Return the event time of `value` in milliseconds since 1970.
+
+        Args:
+            value: the record.
+            record_timestamp: its timestamp so far, for example of its Kafka message; -2^63 if it has none.
+        """
 
 
 @fast_dataclass
 class Watermark:
-    """Declares that no record with this timestamp or an earlier one will follow."""
+    """Declares that no record with this timestamp or an earlier one will follow.
+
+    Example:
+        >>> from millstream.common.watermark_strategy import Watermark
+        >>> Watermark(1_000).timestamp
+        1000
+    """
 
     timestamp: int
 
 
 class WatermarkOutput(ABC):
-    """Receives a generator's watermarks."""
+    """Receives a generator's watermarks: the last argument of its methods."""
 
     @abstractmethod
     def emit_watermark(self, watermark: Watermark) -> None:
@@ -59,7 +81,23 @@ class WatermarkOutput(ABC):
 
 
 class WatermarkGenerator(ABC):
-    """Generates watermarks from the records of one split."""
+    """Generates watermarks from the records of one split. Not in PyFlink.
+
+    Example:
+        >>> from millstream.common import WatermarkStrategy
+        >>> from millstream.common.watermark_strategy import Watermark, WatermarkGenerator
+        >>> from millstream.datastream.window import TumblingEventTimeWindows
+        >>> class AtEveryRecord(WatermarkGenerator):
+        ...     def on_event(self, event, event_timestamp, output):
+        ...         output.emit_watermark(Watermark(event_timestamp - 1))
+        ...     def on_periodic_emit(self, output):
+        ...         pass
+        >>> strategy = WatermarkStrategy.for_generator(AtEveryRecord).with_timestamp_assigner(lambda time, _: time)
+        >>> times = env.from_collection([3, 12, 5]).assign_timestamps_and_watermarks(strategy)
+        >>> windows = times.window_all(TumblingEventTimeWindows.of(10))
+        >>> list(windows.apply(lambda window, inputs: [list(inputs)]).execute_and_collect())
+        [[3], [12]]
+    """
 
     @abstractmethod
     def on_event(self, event: Value, event_timestamp: int, output: WatermarkOutput) -> None:
@@ -75,9 +113,12 @@ class WatermarkStrategy:
     """Timestamp assignment and watermark generation; the `with_*` methods return a modified copy.
 
     Example:
+        >>> from millstream.common import Duration, WatermarkStrategy
         >>> strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5))
-        >>> strategy.with_timestamp_assigner(lambda event, _: event["at"]).out_of_orderness.to_millis()
-        5000
+        >>> strategy = strategy.with_timestamp_assigner(lambda event, _: event["millis"])
+        >>> events = env.from_collection([{"millis": 7_000}]).assign_timestamps_and_watermarks(strategy)
+        >>> list(events.execute_and_collect())
+        [{'millis': 7000}]
     """
 
     out_of_orderness: Duration | None = None
@@ -88,19 +129,40 @@ class WatermarkStrategy:
 
     @staticmethod
     def for_monotonous_timestamps() -> WatermarkStrategy:
-        """Assume timestamps that never decrease."""
+        """Assume timestamps that never decrease within a split.
+
+        Example:
+            >>> WatermarkStrategy.for_monotonous_timestamps().out_of_orderness.to_millis()
+            0
+        """
         return WatermarkStrategy(out_of_orderness=Duration.of_millis(0))
 
     @staticmethod
     def for_bounded_out_of_orderness(max_out_of_orderness: Duration) -> WatermarkStrategy:
-        """Allow timestamps to lag behind by no more than a duration."""
+        """Allow timestamps to lag behind by no more than a duration; records that lag more are late.
+
+        Example:
+            >>> WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5)).out_of_orderness.to_millis()
+            5000
+        """
         if to_millis(max_out_of_orderness) < 0:
             raise InvalidProgramError("The out-of-orderness of a watermark strategy must not be negative.")
         return WatermarkStrategy(out_of_orderness=Duration.of_millis(to_millis(max_out_of_orderness)))
 
     @staticmethod
     def for_generator(generator_supplier: Callable[[], WatermarkGenerator]) -> WatermarkStrategy:
-        """Use a user-defined generator; the supplier creates one for each split."""
+        """Use a user-defined generator; the supplier creates one for each split. Not in PyFlink.
+
+        Example:
+            >>> class Never(WatermarkGenerator):
+            ...     def on_event(self, event, event_timestamp, output):
+            ...         pass
+            ...     def on_periodic_emit(self, output):
+            ...         pass
+            >>> strategy = WatermarkStrategy.for_generator(Never).with_timestamp_assigner(lambda time, _: time)
+            >>> list(env.from_collection([3, 12]).assign_timestamps_and_watermarks(strategy).execute_and_collect())
+            [3, 12]
+        """
         if not callable(generator_supplier):
             raise InvalidProgramError(
                 f"for_generator() takes something that makes a WatermarkGenerator, not {generator_supplier!r}."
@@ -109,13 +171,25 @@ class WatermarkStrategy:
 
     @staticmethod
     def no_watermarks() -> WatermarkStrategy:
-        """Generate no watermarks; event time advances only at the end of input."""
+        """Generate no watermarks; event time advances only at the end of input.
+
+        Example:
+            >>> strategy = WatermarkStrategy.no_watermarks().with_timestamp_assigner(lambda time, _: time)
+            >>> list(env.from_collection([3, 12]).assign_timestamps_and_watermarks(strategy).execute_and_collect())
+            [3, 12]
+        """
         return WatermarkStrategy()
 
     def with_timestamp_assigner(
         self, timestamp_assigner: TimestampAssigner | Callable[[Value, int], int]
     ) -> WatermarkStrategy:
-        """Extract timestamps with an assigner."""
+        """Extract timestamps with a function of the record and its timestamp so far, or a TimestampAssigner.
+
+        Example:
+            >>> strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda time, _: time)
+            >>> list(env.from_collection([3, 12]).assign_timestamps_and_watermarks(strategy).execute_and_collect())
+            [3, 12]
+        """
         if isinstance(timestamp_assigner, type):
             name = timestamp_assigner.__name__
             raise WrongTypeError(f"with_timestamp_assigner() was given the class {name}: give {name}().")
@@ -128,7 +202,12 @@ class WatermarkStrategy:
         return replace(self, assigner=assigner)
 
     def with_idleness(self, idle_timeout: Duration) -> WatermarkStrategy:
-        """Mark a split idle after a time without records."""
+        """Mark a split idle after a time without records, so that its watermark holds back no other.
+
+        Example:
+            >>> WatermarkStrategy.for_monotonous_timestamps().with_idleness(Duration.of_minutes(1)).idleness.to_millis()
+            60000
+        """
         if to_millis(idle_timeout) <= 0:
             raise InvalidProgramError("The idle timeout of a watermark strategy must be above 0.")
         return replace(self, idleness=Duration.of_millis(to_millis(idle_timeout)))
@@ -139,7 +218,19 @@ class WatermarkStrategy:
         max_allowed_watermark_drift: Duration,
         update_interval: Duration | None = None,
     ) -> WatermarkStrategy:
-        """Pause sources that are further ahead of the slowest of their group than a drift."""
+        """Pause sources that are further ahead of the slowest of their group than a drift.
+
+        Args:
+            watermark_group: the name of the group.
+            max_allowed_watermark_drift: how far a source may be ahead.
+            update_interval: how often sources are compared; by default every second.
+
+        Example:
+            >>> strategy = WatermarkStrategy.for_monotonous_timestamps()
+            >>> group, drift, interval = strategy.with_watermark_alignment("shops", Duration.of_seconds(20)).alignment
+            >>> group, drift.to_millis(), interval.to_millis()
+            ('shops', 20000, 1000)
+        """
         interval = update_interval or Duration.of_seconds(1)
         return replace(self, alignment=(watermark_group, max_allowed_watermark_drift, interval))
 

@@ -11,8 +11,11 @@ from millstream.common.time import Duration, Time, to_millis
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.async_retry_strategies import AsyncRetryPredicate, AsyncRetryStrategy
 from millstream.datastream.data_stream import DataStream
-from millstream.datastream.functions import AsyncFunction, as_user_function
+from millstream.datastream.functions import (
+    AsyncFunction,
+)
 from millstream.datastream.stream_base import add_operator
+from millstream.datastream.stream_functions import as_user_function
 from millstream.operators.async_io import AsyncOperator, RetryPolicy
 
 __all__ = ["AsyncDataStream", "AsyncFunction", "AsyncRetryPredicate", "AsyncRetryStrategy"]
@@ -42,11 +45,11 @@ class AsyncDataStream:
 
     Example:
         >>> import asyncio
-        >>> from millstream.testing import LocalEnvironment
+        >>> from millstream.datastream import AsyncDataStream
         >>> async def look_up(user):
         ...     await asyncio.sleep(0.02 if user == "ann" else 0)
         ...     return [f"{user}@example.org"]
-        >>> users = LocalEnvironment().from_collection(["ann", "bob"])
+        >>> users = env.from_collection(["ann", "bob"])
         >>> list(AsyncDataStream.ordered_wait(users, look_up, Time.seconds(5)).execute_and_collect())
         ['ann@example.org', 'bob@example.org']
     """
@@ -67,6 +70,15 @@ class AsyncDataStream:
             timeout: the maximum time for a record from its first request; milliseconds if a number.
             capacity: the maximum number of requests in flight; at the limit no input is read.
             output_type: the type of the results.
+
+        Example:
+            >>> from millstream.common import Time
+            >>> async def look_up(user):
+            ...     return [f"{user}@example.org"]
+            >>> users = env.from_collection(["ann", "bob"])
+            >>> mails = AsyncDataStream.unordered_wait(users, look_up, Time.seconds(5), capacity=10)
+            >>> sorted(mails.execute_and_collect())
+            ['ann@example.org', 'bob@example.org']
         """
         return _add(data_stream, async_function, timeout, capacity, output_type, False, None)
 
@@ -81,6 +93,14 @@ class AsyncDataStream:
         """Emit results in input order: an unfinished request holds back later results.
 
         Takes the arguments of `unordered_wait`.
+
+        Example:
+            >>> from millstream.common import Time
+            >>> async def look_up(user):
+            ...     return [f"{user}@example.org"]
+            >>> users = env.from_collection(["ann", "bob"])
+            >>> list(AsyncDataStream.ordered_wait(users, look_up, Time.seconds(5)).execute_and_collect())
+            ['ann@example.org', 'bob@example.org']
         """
         return _add(data_stream, async_function, timeout, capacity, output_type, True, None)
 
@@ -93,7 +113,28 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream[OUT]:
-        """The same with retries."""
+        """Emit results in completion order, and repeat requests by a strategy.
+
+        Args:
+            data_stream: the records.
+            async_function: a coroutine function, or an AsyncFunction, that returns the list of results for a record.
+            timeout: the maximum time for a record, over all its requests; milliseconds if a number.
+            async_retry_strategy: the outcomes to retry, how often and when.
+            capacity: the maximum number of requests in flight; at the limit no input is read.
+            output_type: the type of the results.
+
+        Example:
+            >>> from millstream.common import Time
+            >>> from millstream.datastream import AsyncRetryStrategy
+            >>> async def look_up(user):
+            ...     return [f"{user}@example.org"]
+            >>> failed = lambda error: isinstance(error, ConnectionError)
+            >>> retry = AsyncRetryStrategy.exponential_backoff(3, 100, 1_000, 2.0, exception_predicate=failed)
+            >>> users = env.from_collection(["ann", "bob"])
+            >>> mails = AsyncDataStream.unordered_wait_with_retry(users, look_up, Time.seconds(5), retry)
+            >>> sorted(mails.execute_and_collect())
+            ['ann@example.org', 'bob@example.org']
+        """
         return _add(data_stream, async_function, timeout, capacity, output_type, False, async_retry_strategy)
 
     @staticmethod
@@ -105,7 +146,23 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream[OUT]:
-        """The same with retries."""
+        """Emit results in input order, and repeat requests by a strategy.
+
+        Takes the arguments of `unordered_wait_with_retry`.
+
+        Example:
+            >>> from millstream.common import Time
+            >>> from millstream.datastream import AsyncRetryStrategy
+            >>> attempts = []
+            >>> async def look_up(user):
+            ...     attempts.append(user)
+            ...     return [f"{user}@example.org"] if len(attempts) > 1 else []
+            >>> retry = AsyncRetryStrategy.fixed_delay(3, 1, result_predicate=lambda results: not results)
+            >>> users = env.from_collection(["ann"])
+            >>> mails = AsyncDataStream.ordered_wait_with_retry(users, look_up, Time.seconds(5), retry)
+            >>> list(mails.execute_and_collect())
+            ['ann@example.org']
+        """
         return _add(data_stream, async_function, timeout, capacity, output_type, True, async_retry_strategy)
 
 

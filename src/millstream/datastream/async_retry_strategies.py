@@ -22,15 +22,15 @@ OUT = TypeVar("OUT")
 
 
 class AsyncRetryPredicate(ABC, Generic[OUT]):
-    """Decides which outcomes to retry."""
+    """Decides which outcomes of a request to retry."""
 
     @abstractmethod
     def result_predicate(self) -> Callable[[list[OUT]], bool] | None:
-        """Return a predicate over results to retry, or None."""
+        """Return a predicate over the results of a request, a list, or None to retry no results."""
 
     @abstractmethod
     def exception_predicate(self) -> Callable[[Exception], bool] | None:
-        """Return a predicate over errors to retry, or None."""
+        """Return a predicate over the error of a request, or None to retry no errors."""
 
 
 class RetryPredicate(AsyncRetryPredicate[OUT]):
@@ -52,23 +52,51 @@ class RetryPredicate(AsyncRetryPredicate[OUT]):
 
 
 class AsyncRetryStrategy(ABC, Generic[OUT]):
-    """Limits the attempts of a request and sets the delays between them."""
+    """Limits the attempts of a request and sets the delays between them.
+
+    Example:
+        >>> from millstream.datastream import AsyncRetryStrategy
+        >>> retry = AsyncRetryStrategy.fixed_delay(3, 100, lambda results: not results, lambda error: True)
+        >>> retry.can_retry(3), retry.can_retry(4), retry.get_backoff_time_millis(1)
+        (True, False, 100.0)
+    """
 
     @abstractmethod
     def can_retry(self, current_attempts: int) -> bool:
-        """Return whether another attempt may follow this many attempts."""
+        """Return whether another attempt may follow this many attempts.
+
+        Example:
+            >>> [AsyncRetryStrategy.fixed_delay(2, 100).can_retry(attempts) for attempts in (1, 2, 3)]
+            [True, True, False]
+        """
 
     @abstractmethod
     def get_backoff_time_millis(self, current_attempts: int) -> float:
-        """Return the delay before the next attempt in milliseconds."""
+        """Return the delay before the next attempt in milliseconds.
+
+        Example:
+            >>> AsyncRetryStrategy.exponential_backoff(5, 100, 1_000, 2.0).get_backoff_time_millis(3)
+            400.0
+        """
 
     @abstractmethod
     def get_retry_predicate(self) -> AsyncRetryPredicate[OUT]:
-        """Return the predicate that selects outcomes to retry."""
+        """Return the predicate that selects outcomes to retry.
+
+        Example:
+            >>> retry = AsyncRetryStrategy.fixed_delay(3, 100, lambda results: not results)
+            >>> retry.get_retry_predicate().result_predicate()([])
+            True
+        """
 
     @staticmethod
     def no_restart() -> AsyncRetryStrategy[Value]:
-        """Return a strategy without retries."""
+        """Return a strategy without retries.
+
+        Example:
+            >>> AsyncRetryStrategy.no_restart().can_retry(1)
+            False
+        """
         return NoRetryStrategy()
 
     @staticmethod
@@ -78,7 +106,19 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         result_predicate: Callable[[list[Value]], bool] | None = None,
         exception_predicate: Callable[[Exception], bool] | None = None,
     ) -> AsyncRetryStrategy[Value]:
-        """Return a strategy with a fixed delay."""
+        """Return a strategy with a fixed delay; without a predicate nothing is retried.
+
+        Args:
+            max_attempts: the maximum number of retries.
+            backoff_time_millis: the delay before each.
+            result_predicate: whether to retry these results, a list.
+            exception_predicate: whether to retry this error.
+
+        Example:
+            >>> retry = AsyncRetryStrategy.fixed_delay(3, 100, exception_predicate=lambda error: True)
+            >>> retry.get_backoff_time_millis(2)
+            100.0
+        """
         return FixedDelayRetryStrategy(max_attempts, backoff_time_millis, result_predicate, exception_predicate)
 
     @staticmethod
@@ -90,7 +130,21 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         result_predicate: Callable[[list[Value]], bool] | None = None,
         exception_predicate: Callable[[Exception], bool] | None = None,
     ) -> AsyncRetryStrategy[Value]:
-        """Return a strategy with exponentially growing delays."""
+        """Return a strategy with exponentially growing delays; without a predicate nothing is retried.
+
+        Args:
+            max_attempts: the maximum number of retries.
+            initial_delay: the first delay in milliseconds.
+            max_retry_delay: the longest delay.
+            multiplier: the factor by which the delay grows.
+            result_predicate: whether to retry these results, a list.
+            exception_predicate: whether to retry this error.
+
+        Example:
+            >>> retry = AsyncRetryStrategy.exponential_backoff(5, 100, 350, 2.0, exception_predicate=lambda error: True)
+            >>> [retry.get_backoff_time_millis(attempt) for attempt in (1, 2, 3)]
+            [100.0, 200.0, 350]
+        """
         return ExponentialBackoffDelayRetryStrategy(
             max_attempts, initial_delay, max_retry_delay, multiplier, result_predicate, exception_predicate
         )

@@ -53,7 +53,7 @@ class CheckpointConfig:
     Differs from Flink 2.3: getters return the configured value even while checkpointing is disabled.
 
     Example:
-        >>> config = CheckpointConfig(Configuration())
+        >>> config = env.get_checkpoint_config()
         >>> config.set_checkpoint_interval(10_000).set_min_pause_between_checkpoints(500).is_checkpointing_enabled()
         True
         >>> config.get_checkpointing_mode()
@@ -75,65 +75,145 @@ class CheckpointConfig:
     # --- when
 
     def is_checkpointing_enabled(self) -> bool:
-        """Return whether a checkpoint interval is set."""
+        """Return whether a checkpoint interval is set.
+
+        Example:
+            >>> env.get_checkpoint_config().is_checkpointing_enabled()
+            False
+        """
         return INTERVAL.is_set(self._config)
 
     def disable_checkpointing(self) -> None:
-        """Disable checkpointing."""
+        """Disable checkpointing: remove the interval.
+
+        Example:
+            >>> config = env.get_checkpoint_config().set_checkpoint_interval(10_000)
+            >>> config.disable_checkpointing()
+            >>> config.is_checkpointing_enabled()
+            False
+        """
         INTERVAL.clear(self._config)
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
-        """Return the consistency guarantee after a failure."""
+        """Return the consistency guarantee after a failure.
+
+        Example:
+            >>> env.get_checkpoint_config().get_checkpointing_mode()
+            <CheckpointingMode.EXACTLY_ONCE: 0>
+        """
         return MODE.read(self._config)
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> CheckpointConfig:
-        """Set the consistency guarantee after a failure."""
+        """Set the consistency guarantee after a failure.
+
+        Example:
+            >>> from millstream.datastream import CheckpointingMode
+            >>> config = env.get_checkpoint_config().set_checkpointing_mode(CheckpointingMode.AT_LEAST_ONCE)
+            >>> config.get_checkpointing_mode()
+            <CheckpointingMode.AT_LEAST_ONCE: 1>
+        """
         return self._set(MODE, checkpointing_mode)
 
     def get_checkpoint_interval(self) -> int:
-        """Return the checkpoint interval in milliseconds, -1 if checkpointing is disabled."""
+        """Return the checkpoint interval in milliseconds, -1 if checkpointing is disabled.
+
+        Example:
+            >>> env.get_checkpoint_config().get_checkpoint_interval()
+            -1
+        """
         return INTERVAL.read(self._config)
 
     def set_checkpoint_interval(self, checkpoint_interval: int) -> CheckpointConfig:
-        """Set the checkpoint interval in milliseconds; at least 10."""
+        """Set the checkpoint interval in milliseconds; at least 10.
+
+        Example:
+            >>> env.get_checkpoint_config().set_checkpoint_interval(10_000).get_checkpoint_interval()
+            10000
+        """
         return self._set(INTERVAL, checkpoint_interval)
 
     def get_checkpoint_timeout(self) -> int:
-        """Return the milliseconds after which a checkpoint fails."""
+        """Return the milliseconds after which a checkpoint fails.
+
+        Example:
+            >>> env.get_checkpoint_config().get_checkpoint_timeout()
+            600000
+        """
         return TIMEOUT.read(self._config)
 
     def set_checkpoint_timeout(self, checkpoint_timeout: int) -> CheckpointConfig:
-        """Set the milliseconds after which a checkpoint fails; at least 10."""
+        """Set the milliseconds after which a checkpoint fails; at least 10.
+
+        Example:
+            >>> env.get_checkpoint_config().set_checkpoint_timeout(60_000).get_checkpoint_timeout()
+            60000
+        """
         return self._set(TIMEOUT, checkpoint_timeout)
 
     def get_min_pause_between_checkpoints(self) -> int:
-        """Return the minimum milliseconds from the end of one checkpoint to the start of the next."""
+        """Return the minimum milliseconds from the end of one checkpoint to the start of the next.
+
+        Example:
+            >>> env.get_checkpoint_config().get_min_pause_between_checkpoints()
+            0
+        """
         return MIN_PAUSE.read(self._config)
 
     def set_min_pause_between_checkpoints(self, min_pause_between_checkpoints: int) -> CheckpointConfig:
-        """Set the minimum milliseconds from the end of one checkpoint to the start of the next."""
+        """Set the minimum milliseconds from the end of one checkpoint to the start of the next.
+
+        Example:
+            >>> env.get_checkpoint_config().set_min_pause_between_checkpoints(500).get_min_pause_between_checkpoints()
+            500
+        """
         return self._set(MIN_PAUSE, min_pause_between_checkpoints)
 
     def get_max_concurrent_checkpoints(self) -> int:
-        """Return the maximum number of concurrent checkpoints."""
+        """Return the maximum number of concurrent checkpoints.
+
+        Example:
+            >>> env.get_checkpoint_config().get_max_concurrent_checkpoints()
+            1
+        """
         return MAX_CONCURRENT.read(self._config)
 
     def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> CheckpointConfig:
-        """Set the maximum number of concurrent checkpoints."""
+        """Set the maximum number of concurrent checkpoints.
+
+        Example:
+            >>> env.get_checkpoint_config().set_max_concurrent_checkpoints(2).get_max_concurrent_checkpoints()
+            2
+        """
         return self._set(MAX_CONCURRENT, max_concurrent_checkpoints)
 
     # --- when one fails
 
     def get_tolerable_checkpoint_failure_number(self) -> int:
-        """Return the number of consecutive failed checkpoints that the job tolerates."""
+        """Return the number of consecutive failed checkpoints that the job tolerates.
+
+        Example:
+            >>> env.get_checkpoint_config().get_tolerable_checkpoint_failure_number()
+            0
+        """
         return TOLERABLE_FAILURES.read(self._config)
 
     def set_tolerable_checkpoint_failure_number(self, tolerable_checkpoint_failure_number: int) -> CheckpointConfig:
-        """Set the number of consecutive failed checkpoints that the job tolerates."""
+        """Set the number of consecutive failed checkpoints that the job tolerates.
+
+        Example:
+            >>> config = env.get_checkpoint_config().set_tolerable_checkpoint_failure_number(3)
+            >>> config.get_tolerable_checkpoint_failure_number()
+            3
+        """
         return self._set(TOLERABLE_FAILURES, tolerable_checkpoint_failure_number)
 
     def is_fail_on_checkpointing_errors(self) -> bool:
-        """Return whether the first checkpoint that fails fails the job; an older form of the number above."""
+        """Return whether the first checkpoint that fails fails the job; an older form of the number above.
+
+        Example:
+            >>> env.get_checkpoint_config().is_fail_on_checkpointing_errors()
+            True
+        """
         return self.get_tolerable_checkpoint_failure_number() == 0
 
     def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> CheckpointConfig:
@@ -143,37 +223,60 @@ class CheckpointConfig:
     # --- retention and storage
 
     def is_externalized_checkpoints_enabled(self) -> bool:
-        """Return whether checkpoints can outlive the job."""
+        """Return whether checkpoints can outlive the job.
+
+        Example:
+            >>> env.get_checkpoint_config().is_externalized_checkpoints_enabled()
+            False
+        """
         retention = self.get_externalized_checkpoint_retention()
         return retention != ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
 
     def get_externalized_checkpoint_retention(self) -> ExternalizedCheckpointRetention:
-        """Return when checkpoints outlive the job."""
+        """Return when checkpoints outlive the job.
+
+        Example:
+            >>> env.get_checkpoint_config().get_externalized_checkpoint_retention().name
+            'NO_EXTERNALIZED_CHECKPOINTS'
+        """
         return RETENTION.read(self._config)
 
     def set_externalized_checkpoint_retention(
         self, retention_mode: ExternalizedCheckpointRetention
     ) -> CheckpointConfig:
-        """Choose when checkpoints outlive the job."""
+        """Choose when checkpoints outlive the job.
+
+        Example:
+            >>> from millstream.datastream import ExternalizedCheckpointRetention
+            >>> retention = ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
+            >>> config = env.get_checkpoint_config().set_externalized_checkpoint_retention(retention)
+            >>> config.is_externalized_checkpoints_enabled()
+            True
+        """
         return self._set(RETENTION, retention_mode)
 
     def enable_externalized_checkpoints(self, cleanup_mode: ExternalizedCheckpointRetention) -> CheckpointConfig:
-        """Old: use set_externalized_checkpoint_retention()."""
+        """Deprecated: use set_externalized_checkpoint_retention()."""
         warn_deprecated("enable_externalized_checkpoints()", "use set_externalized_checkpoint_retention()")
         return self._set(RETENTION, cleanup_mode)
 
     def set_externalized_checkpoint_cleanup(self, cleanup_mode: ExternalizedCheckpointRetention) -> CheckpointConfig:
-        """Old: use set_externalized_checkpoint_retention()."""
+        """Deprecated: use set_externalized_checkpoint_retention()."""
         warn_deprecated("set_externalized_checkpoint_cleanup()", "use set_externalized_checkpoint_retention()")
         return self._set(RETENTION, cleanup_mode)
 
     def get_externalized_checkpoint_cleanup(self) -> ExternalizedCheckpointRetention | None:
-        """Return the configured retention, or None."""
+        """Deprecated: use get_externalized_checkpoint_retention(). Return the configured retention, or None."""
         warn_deprecated("get_externalized_checkpoint_cleanup()", "use get_externalized_checkpoint_retention()")
         return RETENTION.read(self._config) if RETENTION.is_set(self._config) else None
 
     def set_checkpoint_storage(self, storage: CheckpointStorage) -> CheckpointConfig:
-        """Store checkpoints in a storage."""
+        """Deprecated: set `execution.checkpointing.dir`. Store checkpoints in a storage.
+
+        Example:
+            >>> from millstream.common import Configuration
+            >>> env.configure(Configuration().set_string("execution.checkpointing.dir", "file:///var/checkpoints"))
+        """
         warn_deprecated("set_checkpoint_storage()", f"set {DIRECTORY.key} in the configuration")
         if not isinstance(storage, CheckpointStorage):
             raise InvalidProgramError(
@@ -184,13 +287,13 @@ class CheckpointConfig:
         return self
 
     def set_checkpoint_storage_dir(self, checkpoint_path: str) -> CheckpointConfig:
-        """Store checkpoints in a directory."""
+        """Deprecated: set `execution.checkpointing.dir`. Store checkpoints in a directory."""
         warn_deprecated("set_checkpoint_storage_dir()", f"set {DIRECTORY.key} in the configuration")
         self._set(STORAGE, "filesystem")
         return self._set(DIRECTORY, clean_path(checkpoint_path, type(self)))
 
     def get_checkpoint_storage(self) -> CheckpointStorage | None:
-        """Return the checkpoint storage, or None if not configured."""
+        """Deprecated: read `execution.checkpointing.dir`. Return the checkpoint storage, or None if not configured."""
         warn_deprecated("get_checkpoint_storage()", f"read {DIRECTORY.key} of the configuration")
         return configured_storage(self._config)
 
@@ -226,11 +329,11 @@ class CheckpointConfig:
         return self._set(_ALIGNED_TIMEOUT, to_millis(alignment_timeout))
 
     def get_alignment_timeout(self) -> Duration:
-        """Return the same, under its older name."""
+        """Return the aligned checkpoint timeout, under its older name."""
         return self.get_aligned_checkpoint_timeout()
 
     def set_alignment_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
-        """Old: accepted, without effect."""
+        """Deprecated: accepted without effect, as `set_aligned_checkpoint_timeout()`."""
         return self.set_aligned_checkpoint_timeout(alignment_timeout)
 
     def is_force_unaligned_checkpoints(self) -> bool:

@@ -10,7 +10,7 @@ __all__ = ["CheckpointStorage", "CustomCheckpointStorage", "FileSystemCheckpoint
 
 
 class CheckpointStorage:
-    """A location of checkpoints."""
+    """A location of checkpoints: the base of all storages; `execution.checkpointing.dir` sets the same."""
 
     _savepoint_path: str | None = None
 
@@ -21,7 +21,12 @@ class CheckpointStorage:
         )
 
     def get_savepoint_path(self) -> str | None:
-        """Return the default savepoint directory."""
+        """Return the default savepoint directory, or None.
+
+        Example:
+            >>> FileSystemCheckpointStorage("file:///var/checkpoints").get_savepoint_path() is None
+            True
+        """
         return self._savepoint_path
 
 
@@ -45,11 +50,21 @@ class JobManagerCheckpointStorage(CheckpointStorage):
             raise InvalidProgramError(f"max_state_size is {max_state_size}: it must be more than 0 bytes.")
 
     def get_checkpoint_path(self) -> str | None:
-        """Return the directory of the checkpoints, None for the job's own."""
+        """Return the directory of the checkpoints, None for the job's own.
+
+        Example:
+            >>> JobManagerCheckpointStorage("/var/checkpoints").get_checkpoint_path()
+            '/var/checkpoints'
+        """
         return self._checkpoint_path
 
     def get_max_state_size(self) -> int:
-        """Return the configured size; it has no effect."""
+        """Return the configured size; it has no effect: no state is too large.
+
+        Example:
+            >>> JobManagerCheckpointStorage(max_state_size=1_000_000).get_max_state_size()
+            1000000
+        """
         return self._max_state_size
 
     def _write(self, config: Configuration) -> None:
@@ -86,15 +101,30 @@ class FileSystemCheckpointStorage(CheckpointStorage):
             )
 
     def get_checkpoint_path(self) -> str:
-        """Return the directory of the checkpoints."""
+        """Return the directory of the checkpoints.
+
+        Example:
+            >>> FileSystemCheckpointStorage("s3://bucket/checkpoints").get_checkpoint_path()
+            's3://bucket/checkpoints'
+        """
         return self._checkpoint_path
 
     def get_min_file_size_threshold(self) -> int:
-        """Return the configured value; it has no effect."""
+        """Return the configured value; it has no effect.
+
+        Example:
+            >>> FileSystemCheckpointStorage("/var/checkpoints").get_min_file_size_threshold()
+            20480
+        """
         return 20 * 1024 if self._threshold == -1 else self._threshold
 
     def get_write_buffer_size(self) -> int:
-        """Return the configured value; it has no effect."""
+        """Return the configured value; it has no effect.
+
+        Example:
+            >>> FileSystemCheckpointStorage("/var/checkpoints").get_write_buffer_size()
+            4096
+        """
         return 4096 if self._write_buffer_size == -1 else self._write_buffer_size
 
     def _write(self, config: Configuration) -> None:

@@ -53,7 +53,16 @@ class CloseableIterator(Generic[T_co]):
     """Iterates over the records of a running job.
 
     The job is cancelled if the iterator is closed or garbage-collected (for example after `break` out of a loop over
-    it), or if waiting is interrupted. The iterator raises the error of a failed job after its last record.
+    it), or if waiting is interrupted; in Flink only if it is closed. The iterator raises the error of a failed job
+    after its last record.
+
+    Example:
+        >>> with env.from_collection([1, 2, 3]).execute_and_collect() as numbers:
+        ...     for number in numbers:
+        ...         print(number)
+        1
+        2
+        3
     """
 
     def __init__(self, mailbox: Mailbox, job: JobMaster) -> None:
@@ -83,7 +92,13 @@ class CloseableIterator(Generic[T_co]):
             raise
 
     def next(self) -> T_co:
-        """Return the next record, as `next(iterator)` does."""
+        """Return the next record, as `next(iterator)` does.
+
+        Example:
+            >>> with env.from_collection([1, 2, 3]).execute_and_collect() as numbers:
+            ...     numbers.next()
+            1
+        """
         return self.__next__()
 
     def _raise_failure(self) -> None:
@@ -92,7 +107,12 @@ class CloseableIterator(Generic[T_co]):
             raise error
 
     def close(self) -> None:
-        """Cancel the job if it still runs, and wait until it has ended."""
+        """Cancel the job if it still runs, and wait until it has ended.
+
+        Example:
+            >>> numbers = env.from_collection([1, 2, 3]).execute_and_collect()
+            >>> numbers.close()
+        """
         self._mailbox.closed = True
         self._job.cancel()
         error = self._job.result.exception()

@@ -1,72 +1,47 @@
 """DataStream, KeyedStream and CachedDataStream: a method that processes records adds one operator.
 
 It returns the operator's output stream. `key_by` adds no operator: it sets the partitioner of the edge to the next one.
-All other partitioning and sinks (`sink_to`, `execute_and_collect`) are in the base class, in `stream_outputs.py`.
+Base classes have the operations on one record (`map`, `process`), in `stream_operations.py`, and all other partitioning
+and sinks (`sink_to`, `execute_and_collect`), in `stream_outputs.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from enum import Enum
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Union, cast, overload
 
 from millstream.common.aliases import KEY, OUT, Key, KEY_co, R, T_co, UserCode, Value, W
 from millstream.common.errors import InvalidProgramError
 from millstream.common.scalar_types import check_type
-from millstream.common.typeinfo import (
-    PickledBytesTypeInfo,
-    RowTypeInfo,
-    TupleTypeInfo,
-    TypeInformation,
-    Types,
-)
+from millstream.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TypeInformation, Types
 from millstream.common.types import Row
-from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.connectors.base import Sink
 from millstream.datastream.cached_stream import Cache
 from millstream.datastream.collect import CloseableIterator
 from millstream.datastream.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
 from millstream.datastream.functions import (
-    FilterFunction,
-    FlatMapFunction,
     KeyedProcessFunction,
     KeySelector,
-    MapFunction,
     ProcessFunction,
-    ReduceFunction,
     SinkFunction,
-    as_rich_function,
-    as_user_function,
-    key_of,
 )
 from millstream.datastream.joined_streams import CoGroupedStreams, IntervalJoin, JoinedStreams
-from millstream.datastream.program_lint import warn_of_no_result, warn_of_yields
 from millstream.datastream.stream_base import add_operator, declared_type, ends_of, transformation_of
+from millstream.datastream.stream_functions import key_of
+from millstream.datastream.stream_operations import KeyedAggregates, StreamOperations
 from millstream.datastream.stream_outputs import DataStreamSink, StreamOutputs
 from millstream.datastream.windowed_stream import AllWindowedStream, WindowedStream
 from millstream.graph.transformations import Transformation, UpstreamEdge
 from millstream.operators.base import Operator
 from millstream.operators.functions.output_tag import OutputTag, check_tag
-from millstream.operators.functions.user_function import UserFunction
-from millstream.operators.process import ProcessOperator
-from millstream.operators.reduce import ReduceOperator
-from millstream.operators.reducers import check_position, choose_by_field, combine_field
-from millstream.operators.runtime.partitioners import (
-    KeyPartitioner,
-    Partitioner,
-)
-from millstream.operators.stateless import FilterOperator, FlatMapOperator, MapOperator
-from millstream.operators.watermarks import WatermarkOperator
-from millstream.operators.windows.assigners import (
-    CountSlidingWindowAssigner,
-    CountTumblingWindowAssigner,
-    WindowAssigner,
-)
+from millstream.operators.runtime.partitioners import KeyPartitioner, Partitioner
+from millstream.operators.stateless import MapOperator
+from millstream.operators.windows.assigners import WindowAssigner
+from millstream.operators.windows.count_windows import count_assigner
 from millstream.operators.windows.windows import CountWindow
 
 if TYPE_CHECKING:
-    from millstream.common.execution_config import ExecutionConfig
     from millstream.datastream.program_builder import ProgramBuilder
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 
@@ -87,31 +62,28 @@ __all__ = [
 WINDOW_STATE_NAME = "window-contents"
 
 
-class DataStream(StreamOutputs[T_co]):
-    """A stream of records."""
+class DataStream(StreamOperations[T_co], StreamOutputs[T_co]):
+    """A stream of records, built by a source or an operator of a StreamExecutionEnvironment.
+
+    Every method that processes records adds an operator and returns its output as a new stream; nothing runs before
+    `execute()` or `execute_and_collect()`. Functions may be plain callables or objects such as a MapFunction.
+
+    Example:
+        >>> words = env.from_collection(["to be", "or not"]).flat_map(lambda line: line.split())
+        >>> list(words.filter(lambda word: len(word) == 2).map(str.upper).execute_and_collect())
+        ['TO', 'BE', 'OR']
+    """
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
             kind = type(self).__name__
             text = f"'{kind}' object has no attribute '{name}'"
-            if not name.startswith("_") and name in vars(KeyedStream):
+            if not name.startswith("_") and hasattr(KeyedStream, name):
                 text = f"{kind} has no {name}(), which works on the records of a key: call key_by(...) first"
             raise AttributeError(text, name=name, obj=self)
 
     # --- properties
-
-    def get_type(self) -> TypeInformation:
-        """Return the declared type; without one, that of any Python object."""
-        return (self._type() or Types.PICKLED_BYTE_ARRAY()).named()
-
-    def get_execution_environment(self) -> StreamExecutionEnvironment:
-        """Return the environment that the stream belongs to."""
-        return self._environment
-
-    def get_execution_config(self) -> ExecutionConfig:
-        """Return the environment's settings in Flink's older form."""
-        return self._environment.get_config()
 
     def _repr_svg_(self) -> str:
         """Draw the program up to this stream, for notebooks."""
@@ -123,127 +95,16 @@ class DataStream(StreamOutputs[T_co]):
     def _unkeyed_input(self) -> DataStream[Value]:
         return self
 
-    def force_non_parallel(self) -> DataStream[T_co]:
-        """Fix the operator's parallelism at one."""
-        operator = self._set("Set force non-parallel for")
-        operator.set_parallelism(1)
-        operator.non_parallel = True
-        return self
-
-    # --- one record at a time
-
-    @overload
-    def map(
-        self, func: Callable[[T_co], Value] | MapFunction[T_co, Value], output_type: RowTypeInfo
-    ) -> DataStream[Row]: ...
-
-    @overload
-    def map(
-        self, func: Callable[[T_co], OUT] | MapFunction[T_co, OUT], output_type: TypeInformation | None = None
-    ) -> DataStream[OUT]: ...
-
-    def map(self, func: object, output_type: TypeInformation | None = None) -> DataStream[Value]:
-        """Turn every record into another.
-
-        Example:
-            >>> env = StreamExecutionEnvironment.get_execution_environment()
-            >>> list(env.from_collection([1, 2, 3]).map(lambda x: x * 2).execute_and_collect())
-            [2, 4, 6]
-        """
-        function = as_user_function(func, "map", "map")
-        warn_of_yields(function.call, "map")
-        return self._add_operator("Map", MapOperator(function, self._keyed), output_type)
-
-    @overload
-    def flat_map(
-        self, func: Callable[[T_co], Iterable[Value] | None] | FlatMapFunction[T_co, Value], output_type: RowTypeInfo
-    ) -> DataStream[Row]: ...
-
-    @overload
-    def flat_map(
-        self,
-        func: Callable[[T_co], Iterable[OUT] | None] | FlatMapFunction[T_co, OUT],
-        output_type: TypeInformation | None = None,
-    ) -> DataStream[OUT]: ...
-
-    def flat_map(self, func: object, output_type: TypeInformation | None = None) -> DataStream[Value]:
-        """Turn every record into any number of others.
-
-        Example:
-            >>> env = StreamExecutionEnvironment.get_execution_environment()
-            >>> list(env.from_collection(["to be", "or"]).flat_map(lambda s: s.split()).execute_and_collect())
-            ['to', 'be', 'or']
-        """
-        function = as_user_function(func, "flat_map", "flat_map")
-        return self._add_operator("FlatMap", FlatMapOperator(function, self._keyed), output_type)
-
-    def filter(self, func: Callable[[T_co], object] | FilterFunction[T_co]) -> DataStream[T_co]:
-        """Emit only the records for which the function is true.
-
-        Example:
-            >>> env = StreamExecutionEnvironment.get_execution_environment()
-            >>> list(env.from_collection([1, 2, 3]).filter(lambda x: x % 2 == 1).execute_and_collect())
-            [1, 3]
-        """
-        function = as_user_function(func, "filter", "filter")
-        warn_of_yields(function.call, "filter")
-        warn_of_no_result(function.call)
-        return self._add_operator("Filter", FilterOperator(function, self._keyed), self._type())
-
-    @overload
-    def process(self, func: ProcessFunction[T_co, Value], output_type: RowTypeInfo) -> DataStream[Row]: ...
-
-    @overload
-    def process(
-        self, func: ProcessFunction[T_co, OUT], output_type: TypeInformation | None = None
-    ) -> DataStream[OUT]: ...
-
-    def process(self, func: object, output_type: TypeInformation | None = None) -> DataStream[Value]:
-        """Process every record with its context; the function yields results and `(OutputTag, value)` pairs."""
-        function = as_rich_function(func, ("process_element",), "process")
-        return self._add_operator(
-            "KEYED PROCESS" if self._keyed else "PROCESS", ProcessOperator(function, self._keyed), output_type
-        )
-
-    def project(self, *field_indexes: int) -> DataStream[tuple[Value, ...]]:
-        """Select fields of a tuple by index, in this order.
-
-        Example:
-            >>> env = StreamExecutionEnvironment.get_execution_environment()
-            >>> list(env.from_collection([(1, 2, 3)]).project(2, 0).execute_and_collect())
-            [(3, 1)]
-        """
-        if not field_indexes or not all(isinstance(i, int) for i in field_indexes):
-            raise InvalidProgramError(f"project() takes the indexes of the fields to keep, not {field_indexes!r}.")
-        declared = self._type()
-        output_type: TypeInformation | None = None
-        if isinstance(declared, (TupleTypeInfo, RowTypeInfo)):
-            types = declared.get_field_types()
-            for index in field_indexes:
-                self._check_field("project", index)
-            output_type = Types.TUPLE([types[i] for i in field_indexes])
-        getter = itemgetter(*field_indexes)
-        one = len(field_indexes) == 1
-        function: Callable[[Value], Value] = (lambda v: (getter(v),)) if one else getter
-        operator = MapOperator(UserFunction(function, None))
-        # Field indexes refer to the declared type.
-        operator.encodes_input = True
-        return self._add_operator("Projection", operator, output_type)
-
-    def _check_field(self, operation: str, field: int | str) -> None:
-        """Raise an error if the stream's declared type lacks a field."""
-        check_position(field, operation)
-        declared = self._type()
-        if declared is not None and not declared.has_field(field):
-            raise InvalidProgramError(
-                f"{operation}({field!r}): the stream's type {declared} has no field {field!r}. "
-                "Give the index or the name of a field it has."
-            )
-
     # --- several streams
 
     def union(self, *streams: DataStream[T_co]) -> DataStream[T_co]:
-        """Return one stream of the records of all."""
+        """Return one stream of the records of all, in no particular order; the streams have the same type.
+
+        Example:
+            >>> small, large = env.from_collection([1, 2]), env.from_collection([100, 200])
+            >>> sorted(small.union(large).execute_and_collect())
+            [1, 2, 100, 200]
+        """
         for stream in streams:
             self._check_same_program(stream, "union")
         inputs = [s._without_key() for s in (self, *streams)]
@@ -263,19 +124,58 @@ class DataStream(StreamOutputs[T_co]):
     def connect(
         self, ds: Union[DataStream[R], BroadcastStream[R]]
     ) -> Union[ConnectedStreams[T_co, R], BroadcastConnectedStream[T_co, R]]:
-        """Connect two streams, for functions of both."""
+        """Connect two streams of any types, for functions that see both; with a BroadcastStream, for broadcast state.
+
+        Example:
+            >>> from millstream.datastream import CoMapFunction
+            >>> class Label(CoMapFunction):
+            ...     def map1(self, value):
+            ...         return f"order {value}"
+            ...     def map2(self, value):
+            ...         return f"payment {value}"
+            >>> orders, payments = env.from_collection([1, 2]), env.from_collection([30])
+            >>> sorted(orders.connect(payments).map(Label()).execute_and_collect())
+            ['order 1', 'order 2', 'payment 30']
+        """
         if isinstance(ds, BroadcastStream):
             return BroadcastConnectedStream(self, ds)
         self._check_same_program(ds, "connect")
         return ConnectedStreams(self, ds)
 
     def join(self, other: DataStream[R]) -> JoinedStreams[T_co, R]:
-        """Join with another stream: every pair with equal keys in the same window."""
+        """Join with another stream: every pair of records with equal keys in the same window. Not in PyFlink.
+
+        Example:
+            >>> from millstream.common import WatermarkStrategy
+            >>> from millstream.datastream.window import TumblingEventTimeWindows
+            >>> by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda e, _: e[1])
+            >>> orders = env.from_collection([("tea", 1), ("pie", 2)]).assign_timestamps_and_watermarks(by_time)
+            >>> prices = env.from_collection([("tea", 3), ("tea", 12)]).assign_timestamps_and_watermarks(by_time)
+            >>> joined = orders.join(prices).where(lambda e: e[0]).equal_to(lambda e: e[0])
+            >>> pairs = joined.window(TumblingEventTimeWindows.of(10)).apply(lambda order, price: (order, price))
+            >>> list(pairs.execute_and_collect())
+            [(('tea', 1), ('tea', 3))]
+        """
         self._check_same_program(other, "join")
         return JoinedStreams(self, other)
 
     def co_group(self, other: DataStream[R]) -> CoGroupedStreams[T_co, R]:
-        """Group with another stream: both sides of a key's window together."""
+        """Group with another stream: a function sees both sides of a key's window together, also if one is empty.
+
+        Not in PyFlink; named as in Flink's Java API.
+
+        Example:
+            >>> from millstream.common import WatermarkStrategy
+            >>> from millstream.datastream.window import TumblingEventTimeWindows
+            >>> by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda e, _: e[1])
+            >>> orders = env.from_collection([("tea", 1), ("pie", 2)]).assign_timestamps_and_watermarks(by_time)
+            >>> prices = env.from_collection([("tea", 3)]).assign_timestamps_and_watermarks(by_time)
+            >>> sides = orders.co_group(prices).where(lambda e: e[0]).equal_to(lambda e: e[0])
+            >>> windows = sides.window(TumblingEventTimeWindows.of(10))
+            >>> counts = windows.apply(lambda left, right: [(len(left), len(right))])
+            >>> sorted(counts.execute_and_collect())
+            [(1, 0), (1, 1)]
+        """
         self._check_same_program(other, "co_group")
         return CoGroupedStreams(self, other)
 
@@ -292,10 +192,15 @@ class DataStream(StreamOutputs[T_co]):
     def key_by(self, key_selector: UserCode, key_type: TypeInformation | None = None) -> KeyedStream[T_co, Key]:
         """Partition the stream by a key: one subtask processes all records of a key, with its own keyed state.
 
+        A key may be a list or dict, and keys are equal as in Python: 0 and 0.0 share state. PyFlink compares pickles.
+
+        Args:
+            key_selector: a function of the record, a KeySelector, or the index or name of a field.
+            key_type: the type of the key, which is coerced to it; by default any Python object.
+
         Example:
-            >>> env = StreamExecutionEnvironment.get_execution_environment()
             >>> pairs = env.from_collection([("a", 1), ("b", 5), ("a", 2)])
-            >>> list(pairs.key_by(lambda t: t[0]).sum(1).execute_and_collect())
+            >>> list(pairs.key_by(lambda pair: pair[0]).sum(1).execute_and_collect())
             [('a', 1), ('b', 5), ('a', 3)]
         """
         if isinstance(key_selector, (int, str)):
@@ -312,22 +217,10 @@ class DataStream(StreamOutputs[T_co]):
 
     # --- ends
 
-    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream[T_co]:
-        """Assign timestamps and generate watermarks with a strategy."""
-        if not isinstance(watermark_strategy, WatermarkStrategy):
-            raise InvalidProgramError(
-                f"assign_timestamps_and_watermarks() takes a WatermarkStrategy, not {watermark_strategy!r}."
-            )
-        operator = WatermarkOperator(watermark_strategy)
-        # Records are unchanged, so they conform to their type already.
-        operator.produced_type = self._type()
-        return self._add_operator("Timestamps/Watermarks", operator, operator.produced_type)
-
     def cache(self) -> CachedDataStream[T_co]:
         """Cache the records of a bounded stream, so that the next execute() does not compute them again.
 
         Example:
-            >>> env = StreamExecutionEnvironment.get_execution_environment()
             >>> squares = env.from_collection([1, 2, 3]).map(lambda x: x * x).cache()
             >>> list(squares.execute_and_collect()), list(squares.map(lambda x: -x).execute_and_collect())
             ([1, 4, 9], [-1, -4, -9])
@@ -336,15 +229,45 @@ class DataStream(StreamOutputs[T_co]):
         return CachedDataStream(self._environment, self._builder, self._ends, cache)
 
     def window_all(self, window_assigner: WindowAssigner[Value, W]) -> AllWindowedStream[T_co, W]:
-        """Assign all records to windows, in one subtask."""
+        """Assign all records to windows, in one subtask.
+
+        Example:
+            >>> from millstream.common import WatermarkStrategy
+            >>> from millstream.datastream.window import TumblingEventTimeWindows
+            >>> by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda time, _: time)
+            >>> times = env.from_collection([1, 4, 11]).assign_timestamps_and_watermarks(by_time)
+            >>> windows = times.window_all(TumblingEventTimeWindows.of(10))
+            >>> list(windows.apply(lambda window, inputs: [(window.start, list(inputs))]).execute_and_collect())
+            [(0, [1, 4]), (10, [11])]
+        """
         return AllWindowedStream(self.key_by(_constant_key), window_assigner)
 
     def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream[T_co, CountWindow]:
-        """Assign all records to windows of `size` records, in one subtask."""
-        return self.window_all(_count_assigner(size, slide))
+        """Assign all records to windows of `size` records, in one subtask; only full windows fire. Not in PyFlink.
+
+        Args:
+            size: the number of records in a window.
+            slide: how many records after one window the next begins; 0 for windows without overlap.
+
+        Example:
+            >>> list(env.from_collection([1, 2, 3, 4, 5]).count_window_all(2).reduce(max).execute_and_collect())
+            [2, 4]
+        """
+        return self.window_all(count_assigner(size, slide))
 
     def get_side_output(self, output_tag: OutputTag[R]) -> DataStream[R]:
-        """Return the records that the operator before yielded for a tag."""
+        """Return the records that the operator before yielded for a tag, as a stream of its own.
+
+        Example:
+            >>> from millstream.datastream import OutputTag, ProcessFunction
+            >>> rejected = OutputTag("rejected")
+            >>> class Parse(ProcessFunction):
+            ...     def process_element(self, value, ctx):
+            ...         yield int(value) if value.isdigit() else (rejected, value)
+            >>> numbers = env.from_collection(["1", "two", "3"]).process(Parse())
+            >>> list(numbers.get_side_output(rejected).execute_and_collect())
+            ['two']
+        """
         check_tag(output_tag, "get_side_output")
         # Bad records of a source bypass its watermark operator.
         tagging = self._transformation.source or self._transformation
@@ -371,7 +294,7 @@ class DataStream(StreamOutputs[T_co]):
 
 
 class CachedDataStream(DataStream[T_co]):
-    """A stream whose records are cached for the next execute()."""
+    """A stream whose records are cached for the next execute(), created by `DataStream.cache()`."""
 
     def __init__(
         self, environment: StreamExecutionEnvironment, builder: ProgramBuilder, ends: list[UpstreamEdge], cache: Cache
@@ -383,11 +306,20 @@ class CachedDataStream(DataStream[T_co]):
         raise InvalidProgramError(f"{action} CachedDataStream is not supported.")
 
     def cache(self) -> CachedDataStream[T_co]:
-        """Raise an error as PyFlink does: the stream is cached already."""
+        """Raise an error, as in PyFlink: the stream is cached already."""
         raise InvalidProgramError("Cache for CachedDataStream is not supported.")
 
     def invalidate(self) -> None:
-        """Discard the records: the next execute() computes and caches them again."""
+        """Discard the records: the next execute() computes and caches them again.
+
+        Example:
+            >>> import random
+            >>> numbers = env.from_collection([0]).map(lambda _: random.random()).cache()
+            >>> first, second = list(numbers.execute_and_collect()), list(numbers.execute_and_collect())
+            >>> numbers.invalidate()
+            >>> first == second, second == list(numbers.execute_and_collect())
+            (True, False)
+        """
         self._cache.invalidate(self._transformation)
         assert self._transformation.cache is not None
         self._cache = self._transformation.cache
@@ -397,12 +329,15 @@ def _constant_key(value: Value) -> int:
     return 0
 
 
-def _count_assigner(size: int, slide: int) -> WindowAssigner[Value, CountWindow]:
-    return CountSlidingWindowAssigner(size, slide) if slide else CountTumblingWindowAssigner(size)
+class KeyedStream(KeyedAggregates[T_co], DataStream[T_co], Generic[T_co, KEY_co]):
+    """A stream partitioned by key, created by `key_by()`: its functions have state and timers of the current key.
 
-
-class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
-    """A stream partitioned by key."""
+    Example:
+        >>> words = env.from_collection(["to", "be", "or", "not", "to", "be"])
+        >>> counts = words.map(lambda word: (word, 1)).key_by(lambda pair: pair[0]).sum(1)
+        >>> list(counts.execute_and_collect())[-1]
+        ('be', 2)
+    """
 
     class AccumulateType(Enum):
         """The kind of a field's aggregate."""
@@ -453,10 +388,18 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
         raise InvalidProgramError(f"{action} KeyedStream is not supported.")
 
     def cache(self) -> CachedDataStream[T_co]:
-        """Refused as in PyFlink: cache the stream before key_by()."""
+        """Raise an error, as in PyFlink: cache the stream before `key_by()`."""
         raise InvalidProgramError("Cache for KeyedStream is not supported.")
 
     def get_type(self) -> TypeInformation:
+        """Return the type of the keyed stream, as in PyFlink: a row of the key and the record.
+
+        Example:
+            >>> from millstream.common import Types
+            >>> pairs = env.from_collection([("a", 1)], Types.TUPLE([Types.STRING(), Types.LONG()]))
+            >>> pairs.key_by(lambda pair: pair[0], Types.STRING()).get_type()
+            RowTypeInfo(f0: String, f1: TupleTypeInfo(String, Long))
+        """
         return Types.ROW([self._key_type or PickledBytesTypeInfo(), super().get_type()]).named()
 
     @overload
@@ -468,65 +411,64 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
     def key_by(self, key_selector: int | str, key_type: TypeInformation | None = None) -> KeyedStream[T_co, Key]: ...
 
     def key_by(self, key_selector: UserCode, key_type: TypeInformation | None = None) -> KeyedStream[T_co, Key]:
+        """Partition the records by another key, in place of this one.
+
+        Example:
+            >>> pairs = env.from_collection([("a", 1), ("b", 1)])
+            >>> by_second = pairs.key_by(lambda pair: pair[0]).key_by(lambda pair: pair[1])
+            >>> list(by_second.sum(1).execute_and_collect())
+            [('a', 1), ('a', 2)]
+        """
         return self._unkeyed.key_by(key_selector, key_type)
 
     def window(self, window_assigner: WindowAssigner[Value, W]) -> WindowedStream[T_co, KEY_co, W]:
-        """Group each key's records into windows."""
+        """Group each key's records into windows.
+
+        Example:
+            >>> from millstream.common import WatermarkStrategy
+            >>> from millstream.datastream.window import TumblingEventTimeWindows
+            >>> by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda e, _: e[1])
+            >>> events = env.from_collection([("a", 1), ("a", 4), ("a", 11)]).assign_timestamps_and_watermarks(by_time)
+            >>> windows = events.key_by(lambda e: e[0]).window(TumblingEventTimeWindows.of(10))
+            >>> list(windows.reduce(lambda a, b: (a[0], a[1] + b[1])).execute_and_collect())
+            [('a', 5), ('a', 11)]
+        """
         return WindowedStream(self, window_assigner)
 
     def count_window(self, size: int, slide: int = 0) -> WindowedStream[T_co, KEY_co, CountWindow]:
-        """Assign each key's records to windows of `size` records; only full windows fire."""
-        return WindowedStream(self, _count_assigner(size, slide))
+        """Assign each key's records to windows of `size` records; only full windows fire.
+
+        Args:
+            size: the number of records in a window.
+            slide: how many records after one window the next begins; 0 for windows without overlap.
+
+        Example:
+            >>> sales = env.from_collection([("tea", 3), ("pie", 5), ("tea", 4), ("tea", 9)])
+            >>> list(sales.key_by(lambda sale: sale[0]).count_window(2).sum(1).execute_and_collect())
+            [('tea', 7)]
+        """
+        return WindowedStream(self, count_assigner(size, slide))
 
     def interval_join(self, other: KeyedStream[R, Key]) -> IntervalJoin[T_co, R]:
-        """Join with another keyed stream: pairs of equal keys within a bounded distance in event time."""
+        """Join with another keyed stream: pairs of equal keys within a bounded distance in event time.
+
+        Not in PyFlink; named as in Flink's Java API.
+
+        Example:
+            >>> from millstream.common import WatermarkStrategy
+            >>> by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda e, _: e[1])
+            >>> orders = env.from_collection([("ann", 100), ("bob", 200)]).assign_timestamps_and_watermarks(by_time)
+            >>> clicks = env.from_collection([("ann", 95), ("bob", 120)]).assign_timestamps_and_watermarks(by_time)
+            >>> keyed = orders.key_by(lambda e: e[0]), clicks.key_by(lambda e: e[0])
+            >>> joined = keyed[0].interval_join(keyed[1]).between(-10, 0)
+            >>> pairs = joined.process(lambda left, right, ctx: [(left, right)])
+            >>> list(pairs.execute_and_collect())
+            [(('ann', 100), ('ann', 95))]
+        """
         self._check_same_program(other, "interval_join")
         if not isinstance(other, KeyedStream):
             raise InvalidProgramError("interval_join() needs another keyed stream: call key_by(...) on it.")
         return IntervalJoin(self, other)
-
-    def reduce(self, func: Callable[[T_co, T_co], T_co] | ReduceFunction[T_co]) -> DataStream[T_co]:
-        """Combine each record with the key's value so far, and emit the new value.
-
-        In BATCH only the last value of each key is emitted.
-        """
-        return self._reduced(as_user_function(func, "reduce", "reduce"))
-
-    def sum(self, position_to_sum: Union[int, str] = 0) -> DataStream[T_co]:
-        """Emit the key's first record with this field summed up."""
-        return self._combined("sum", position_to_sum, lambda a, b: a + b)
-
-    def min(self, position_to_min: Union[int, str] = 0) -> DataStream[T_co]:
-        """Emit the key's first record with this field at its minimum so far."""
-        return self._combined("min", position_to_min, lambda a, b: b if b < a else a)
-
-    def max(self, position_to_max: Union[int, str] = 0) -> DataStream[T_co]:
-        """Emit the key's first record with this field at its maximum so far."""
-        return self._combined("max", position_to_max, lambda a, b: b if b > a else a)
-
-    def min_by(self, position_to_min_by: Union[int, str] = 0) -> DataStream[T_co]:
-        """Emit the key's record with the minimum of this field so far."""
-        return self._chosen("min_by", position_to_min_by, lambda a, b: a < b)
-
-    def max_by(self, position_to_max_by: Union[int, str] = 0) -> DataStream[T_co]:
-        """Emit the key's record with the maximum of this field so far."""
-        return self._chosen("max_by", position_to_max_by, lambda a, b: a > b)
-
-    def _combined(
-        self, operation: str, field: Union[int, str], combine: Callable[[Value, Value], Value]
-    ) -> DataStream[T_co]:
-        self._check_field(operation, field)
-        return self._reduced(combine_field(field, operation, combine))
-
-    def _chosen(
-        self, operation: str, field: Union[int, str], better: Callable[[Value, Value], bool]
-    ) -> DataStream[T_co]:
-        self._check_field(operation, field)
-        return self._reduced(choose_by_field(field, operation, better))
-
-    def _reduced(self, function: Union[UserFunction, Callable[[Value, Value], Value]]) -> DataStream[T_co]:
-        wrapped = function if isinstance(function, UserFunction) else UserFunction(function, None)
-        return self._add_operator("Reduce", ReduceOperator(wrapped), self._type())
 
     def sink_to(self, sink: Sink[T_co]) -> DataStreamSink:
         return self._unkeyed.sink_to(sink)
@@ -559,7 +501,13 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None
     ) -> Union[CloseableIterator[Value], list[Value]]:
-        """Run the program and iterate over `Row(key, value)`."""
+        """Run the program and iterate over `Row(key, value)`, as in PyFlink.
+
+        Example:
+            >>> words = env.from_collection(["tea", "pie"]).key_by(lambda word: word[0])
+            >>> list(words.execute_and_collect())
+            [Row(f0='t', f1='tea'), Row(f0='p', f1='pie')]
+        """
         return self._pairs().execute_and_collect(job_execution_name, limit)
 
     def _pairs(self) -> DataStream[Row]:

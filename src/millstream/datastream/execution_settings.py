@@ -46,25 +46,53 @@ class ExecutionSettings:
         self._state_backend: StateBackend | None = None
 
     def configure(self, configuration: Configuration) -> None:
-        """Add settings to the configuration; unknown keys are retained."""
+        """Add settings to the configuration; unknown keys are retained.
+
+        Example:
+            >>> from millstream.common import Configuration
+            >>> env.configure(Configuration().set_integer("parallelism.default", 3))
+            >>> env.get_parallelism()
+            3
+        """
         self._config.add_all(configuration)
 
     def get_configuration(self) -> Configuration:
-        """Return the settings, to read and to change."""
+        """Return the settings, to read and to change.
+
+        Example:
+            >>> _ = env.get_configuration().set_string("pipeline.name", "word counts")
+            >>> env.get_configuration().get_string("pipeline.name", "")
+            'word counts'
+        """
         return self._config
 
     def get_config(self) -> ExecutionConfig:
-        """Return the settings in Flink's older form."""
+        """Return the settings in Flink's older form.
+
+        Example:
+            >>> env.get_config().set_parallelism(3).get_parallelism()
+            3
+        """
         return ExecutionConfig(self._config)
 
     def set_parallelism(self, parallelism: int) -> Self:
-        """Set the default parallelism of operators."""
+        """Set the default parallelism of operators: the number of their subtasks.
+
+        Example:
+            >>> env.set_parallelism(3).get_parallelism()
+            3
+        """
         check_parallelism(parallelism, "the environment")
         PARALLELISM.write(self._config, parallelism)
         return self
 
     def get_parallelism(self) -> int:
-        """Return the default parallelism: as set, else the number of cores."""
+        """Return the default parallelism: as set, else the number of cores.
+
+        Example:
+            >>> env.set_parallelism(3).get_parallelism()
+            3
+        """
         if not PARALLELISM.is_set(self._config):
             if PARALLELISM.key in _defaults:
                 return _defaults[PARALLELISM.key]
@@ -84,17 +112,34 @@ class ExecutionSettings:
         return parallelism
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
-        """Set the default number of key groups of operators."""
+        """Set the default number of key groups of operators: their highest possible parallelism.
+
+        Example:
+            >>> env.set_max_parallelism(1024).get_max_parallelism()
+            1024
+        """
         check_max_parallelism(max_parallelism, "the environment")
         MAX_PARALLELISM.write(self._config, max_parallelism)
         return self
 
     def get_max_parallelism(self) -> int:
-        """Return the number of key groups that was set, -1 for none."""
+        """Return the number of key groups that was set, -1 for none.
+
+        Example:
+            >>> env.get_max_parallelism()
+            -1
+        """
         return MAX_PARALLELISM.read(self._config)
 
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> Self:
-        """Choose STREAMING, BATCH or AUTOMATIC."""
+        """Choose STREAMING, BATCH or AUTOMATIC; a BATCH job needs bounded sources and emits only final results.
+
+        Example:
+            >>> from millstream.datastream import RuntimeExecutionMode
+            >>> sales = env.set_runtime_mode(RuntimeExecutionMode.BATCH).from_collection([("tea", 3), ("tea", 4)])
+            >>> list(sales.key_by(lambda sale: sale[0]).sum(1).execute_and_collect())
+            [('tea', 7)]
+        """
         RUNTIME_MODE.write(self._config, execution_mode)
         return self
 
@@ -102,6 +147,10 @@ class ExecutionSettings:
         """Set how long input may be buffered before an epoch starts: low for latency, high for throughput.
 
         0 starts an epoch as soon as input arrives, -1 only when the buffer is full.
+
+        Example:
+            >>> env.set_buffer_timeout(10).get_buffer_timeout()
+            10
         """
         if not isinstance(timeout_millis, int) or timeout_millis < -1:
             raise InvalidProgramError(f"set_buffer_timeout({timeout_millis!r}): give milliseconds, 0, or -1.")
@@ -111,16 +160,31 @@ class ExecutionSettings:
         return self
 
     def get_buffer_timeout(self) -> int:
-        """Return how many milliseconds input may be buffered, -1 until the buffer is full."""
+        """Return how many milliseconds input may be buffered, -1 until the buffer is full.
+
+        Example:
+            >>> env.get_buffer_timeout()
+            100
+        """
         return buffer_timeout(self._config)
 
     def disable_operator_chaining(self) -> Self:
-        """Run every operator as a separate vertex."""
+        """Run every operator as a separate vertex, which costs a transfer between each two.
+
+        Example:
+            >>> env.disable_operator_chaining().is_chaining_enabled()
+            False
+        """
         CHAINING.write(self._config, False)
         return self
 
     def is_chaining_enabled(self) -> bool:
-        """Return whether operators may be chained."""
+        """Return whether operators may be chained.
+
+        Example:
+            >>> env.is_chaining_enabled()
+            True
+        """
         return CHAINING.read(self._config)
 
     def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
@@ -134,7 +198,7 @@ class ExecutionSettings:
     def register_cached_file(self, file_path: str, name: str, executable: bool = False) -> None:
         """Register a file for functions, which read its path with `get_job_parameter(name, "")`.
 
-        The file is not copied: all workers must see the path.
+        The file is not copied, unlike in Flink: all workers must see the path.
         """
         self._config.set_string(name, file_path)
 
@@ -159,7 +223,7 @@ class ExecutionSettings:
         )
 
     def get_stream_time_characteristic(self) -> TimeCharacteristic:
-        """Old: return EventTime."""
+        """Deprecated: return EventTime."""
         warn_deprecated(
             "get_stream_time_characteristic()", "remove the call: window assigners and timers choose the time"
         )
@@ -171,7 +235,7 @@ class ExecutionSettings:
         The mode is EXACTLY_ONCE unless set here or in the configuration.
 
         Example:
-            >>> env = StreamExecutionEnvironment().enable_checkpointing(10_000)
+            >>> _ = env.enable_checkpointing(10_000)
             >>> env.get_checkpoint_interval(), env.get_checkpointing_mode().name
             (10000, 'EXACTLY_ONCE')
         """
@@ -181,19 +245,40 @@ class ExecutionSettings:
         return self
 
     def get_checkpoint_config(self) -> CheckpointConfig:
-        """Return the settings of checkpoints, to read and to change."""
+        """Return the settings of checkpoints, to read and to change.
+
+        Example:
+            >>> _ = env.enable_checkpointing(10_000)
+            >>> env.get_checkpoint_config().set_min_pause_between_checkpoints(500).get_checkpoint_interval()
+            10000
+        """
         return CheckpointConfig(self._config)
 
     def get_checkpoint_interval(self) -> int:
-        """Return the checkpoint interval in milliseconds, -1 if checkpointing is disabled."""
+        """Return the checkpoint interval in milliseconds, -1 if checkpointing is disabled.
+
+        Example:
+            >>> env.get_checkpoint_interval(), env.enable_checkpointing(10_000).get_checkpoint_interval()
+            (-1, 10000)
+        """
         return self.get_checkpoint_config().get_checkpoint_interval()
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
-        """Return the consistency guarantee after a failure."""
+        """Return the consistency guarantee after a failure.
+
+        Example:
+            >>> env.enable_checkpointing(10_000).get_checkpointing_mode().name
+            'EXACTLY_ONCE'
+        """
         return self.get_checkpoint_config().get_checkpointing_mode()
 
     def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
-        """Return the consistency guarantee after a failure."""
+        """Return the consistency guarantee after a failure.
+
+        Example:
+            >>> env.enable_checkpointing(10_000).get_checkpointing_consistency_mode().name
+            'EXACTLY_ONCE'
+        """
         return self.get_checkpointing_mode()
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
@@ -205,12 +290,22 @@ class ExecutionSettings:
         return self.get_checkpoint_config().is_force_unaligned_checkpoints()
 
     def set_default_savepoint_directory(self, directory: str) -> Self:
-        """Set the default savepoint directory."""
+        """Set the directory of savepoints that are taken without one.
+
+        Example:
+            >>> env.set_default_savepoint_directory("file:///var/savepoints").get_default_savepoint_directory()
+            'file:///var/savepoints'
+        """
         SAVEPOINT_DIRECTORY.write(self._config, directory)
         return self
 
     def get_default_savepoint_directory(self) -> str | None:
-        """Return the default savepoint directory."""
+        """Return the directory of savepoints that are taken without one, or None.
+
+        Example:
+            >>> env.get_default_savepoint_directory() is None
+            True
+        """
         return SAVEPOINT_DIRECTORY.read(self._config)
 
     def enable_changelog_state_backend(self, enabled: bool) -> Self:
@@ -223,7 +318,12 @@ class ExecutionSettings:
         return _CHANGELOG.read(self._config) if _CHANGELOG.is_set(self._config) else None
 
     def set_state_backend(self, state_backend: StateBackend) -> Self:
-        """Old: set state.backend.type."""
+        """Deprecated: set `state.backend.type`.
+
+        Example:
+            >>> from millstream.common import Configuration
+            >>> env.configure(Configuration().set_string("state.backend.type", "rocksdb"))
+        """
         warn_deprecated("set_state_backend()", "set state.backend.type in the configuration")
         if not isinstance(state_backend, StateBackend):
             raise InvalidProgramError(
@@ -234,12 +334,17 @@ class ExecutionSettings:
         return self
 
     def get_state_backend(self) -> StateBackend | None:
-        """Return the state backend that was set, None when none was."""
+        """Deprecated: return the state backend that was set, None when none was."""
         warn_deprecated("get_state_backend()", "read state.backend.type of the configuration")
         return configured_backend(self._config, self._state_backend)
 
     def set_restart_strategy(self, restart_strategy_configuration: RestartStrategyConfiguration) -> Self:
-        """Old: set restart-strategy.type."""
+        """Deprecated: set `restart-strategy.type`.
+
+        Example:
+            >>> from millstream.common import Configuration
+            >>> env.configure(Configuration().set_string("restart-strategy.type", "fixed-delay"))
+        """
         warn_deprecated("set_restart_strategy()", "set restart-strategy.type in the configuration")
         if not isinstance(restart_strategy_configuration, RestartStrategyConfiguration):
             raise InvalidProgramError(
@@ -257,21 +362,45 @@ class ExecutionSettings:
     # --- files for the workers
 
     def add_python_file(self, file_path: str) -> None:
-        """Ship a module, a package's directory or a zip, for import on the workers; the last of one name wins."""
+        """Ship a module, a package's directory or a zip, for import on the workers; the last of one name wins.
+
+        Example:
+            >>> env.add_python_file("rules.py")
+            >>> env.get_configuration().get_string("python.files", "")
+            'rules.py'
+        """
         before = self._config.get_string("python.files", "")
         self._config.set_string("python.files", f"{file_path},{before}" if before else file_path)
 
     def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
-        """Ship an archive, unpacked in the workers' working directory under its name or `target_dir`."""
+        """Ship an archive, unpacked in the workers' working directory under its name or `target_dir`.
+
+        Example:
+            >>> env.add_python_archive("models.zip", "models")
+            >>> env.get_configuration().get_string("python.archives", "")
+            'models.zip#models'
+        """
         self._append("python.archives", f"{archive_path}#{target_dir}" if target_dir else archive_path)
 
     def set_python_requirements(self, requirements_file_path: str, requirements_cache_dir: str | None = None) -> None:
-        """Install packages for the workers, from an index or from a directory of packages."""
+        """Install packages for the workers, from an index or from a directory of packages.
+
+        Example:
+            >>> env.set_python_requirements("requirements.txt", "wheels")
+            >>> env.get_configuration().get_string("python.requirements", "")
+            'requirements.txt#wheels'
+        """
         cache = f"#{requirements_cache_dir}" if requirements_cache_dir else ""
         self._config.set_string("python.requirements", requirements_file_path + cache)
 
     def set_python_executable(self, python_exec: str) -> None:
-        """Choose the workers' interpreter; millstream and PySpark must be installed for it."""
+        """Choose the workers' interpreter; millstream and PySpark must be installed for it.
+
+        Example:
+            >>> env.set_python_executable("/opt/python/bin/python")
+            >>> env.get_configuration().get_string("python.executable", "")
+            '/opt/python/bin/python'
+        """
         self._config.set_string("python.executable", python_exec)
 
     def _append(self, key: str, value: str) -> None:

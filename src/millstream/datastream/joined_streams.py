@@ -15,10 +15,9 @@ from millstream.datastream.functions import (
     KeySelector,
     ProcessJoinFunction,
     ProcessWindowFunction,
-    as_user_function,
-    key_of,
 )
 from millstream.datastream.stream_base import add_operator, ends_of, transformation_of
+from millstream.datastream.stream_functions import as_user_function, key_of
 from millstream.datastream.windowed_stream import WindowedStream
 from millstream.operators.functions.output_tag import OutputTag
 from millstream.operators.functions.user_function import UserFunction
@@ -101,12 +100,30 @@ class _Paired(Generic[A_co, B_co]):
         self._right_key: UserFunction | None = None
 
     def where(self, key_selector: Callable[[A_co], Key] | KeySelector[A_co, Key] | int | str) -> Self:
-        """Set the key of the first stream."""
+        """Set the key of the first stream.
+
+        Example:
+            >>> left, right = env.from_collection(["tea", "pie"]), env.from_collection([3])
+            >>> joined = left.join(right).where(lambda word: len(word)).equal_to(lambda length: length)
+            >>> from millstream.datastream.window import CountTumblingWindowAssigner
+            >>> windows = joined.window(CountTumblingWindowAssigner.of(3))
+            >>> list(windows.apply(lambda word, length: word).execute_and_collect())
+            ['tea', 'pie']
+        """
         self._left_key = key_of(key_selector)
         return self
 
     def equal_to(self, key_selector: Callable[[B_co], Key] | KeySelector[B_co, Key] | int | str) -> Self:
-        """Set the key of the second stream."""
+        """Set the key of the second stream.
+
+        Example:
+            >>> left, right = env.from_collection(["tea", "pie"]), env.from_collection([3])
+            >>> joined = left.join(right).where(lambda word: len(word)).equal_to(lambda length: length)
+            >>> from millstream.datastream.window import CountTumblingWindowAssigner
+            >>> windows = joined.window(CountTumblingWindowAssigner.of(3))
+            >>> list(windows.apply(lambda word, length: word).execute_and_collect())
+            ['tea', 'pie']
+        """
         self._right_key = key_of(key_selector)
         return self
 
@@ -127,20 +144,23 @@ class _WithWindow(Generic[A_co, B_co]):
         self._windowed = windowed
 
     def trigger(self, trigger: Trigger[Value, Window]) -> Self:
+        """Set the trigger, which decides when windows fire."""
         self._windowed.trigger(trigger)
         return self
 
     def evictor(self, evictor: Evictor) -> Self:
+        """Set an evictor, which removes records when a window fires."""
         self._windowed.evictor(evictor)
         return self
 
     def allowed_lateness(self, time_ms: int | Time | Duration) -> Self:
+        """Retain windows for some time after their end; each late record fires its window again."""
         self._windowed.allowed_lateness(time_ms)
         return self
 
 
 class CoGroupedStreams(_Paired[A_co, B_co]):
-    """Two streams to be co-grouped.
+    """Two streams to be co-grouped, created by `co_group()`. Not in PyFlink.
 
     `a.co_group(b).where(key_of_a).equal_to(key_of_b).window(assigner).apply(function)`
     """
@@ -148,7 +168,16 @@ class CoGroupedStreams(_Paired[A_co, B_co]):
     _METHOD = "co_group"
 
     def window(self, window_assigner: WindowAssigner[Value, Any]) -> _CoGroupedInWindow[A_co, B_co]:
-        """Group both streams into windows."""
+        """Group both streams into windows.
+
+        Example:
+            >>> from millstream.datastream.window import CountTumblingWindowAssigner
+            >>> left, right = env.from_collection(["tea", "pie"]), env.from_collection([3])
+            >>> grouped = left.co_group(right).where(lambda word: len(word)).equal_to(lambda length: length)
+            >>> windows = grouped.window(CountTumblingWindowAssigner.of(3))
+            >>> list(windows.apply(lambda words, lengths: [(sorted(words), lengths)]).execute_and_collect())
+            [(['pie', 'tea'], [3])]
+        """
         return _CoGroupedInWindow(self._windowed(window_assigner))
 
 
@@ -160,13 +189,13 @@ class _CoGroupedInWindow(_WithWindow[A_co, B_co]):
         function: Callable[[list[A_co], list[B_co]], Iterable[OUT] | None] | CoGroupFunction[A_co, B_co, OUT],
         output_type: TypeInformation | None = None,
     ) -> DataStream[OUT]:
-        """Apply a function to both sides of a window."""
+        """Apply a function to the records of both sides of a window, as two lists; it returns or yields results."""
         wrapped = _CoGroup(as_user_function(function, "co_group", "apply"))
         return self._windowed.process(wrapped, output_type).name("CoGroup")
 
 
 class JoinedStreams(_Paired[A_co, B_co]):
-    """Two streams to be joined in windows.
+    """Two streams to be joined in windows, created by `join()`. Not in PyFlink.
 
     `a.join(b).where(key_of_a).equal_to(key_of_b).window(assigner).apply(lambda left, right: ...)`
     """
@@ -174,7 +203,16 @@ class JoinedStreams(_Paired[A_co, B_co]):
     _METHOD = "join"
 
     def window(self, window_assigner: WindowAssigner[Value, Any]) -> _JoinedInWindow[A_co, B_co]:
-        """Group both streams into windows."""
+        """Group both streams into windows.
+
+        Example:
+            >>> from millstream.datastream.window import CountTumblingWindowAssigner
+            >>> left, right = env.from_collection(["tea", "pie"]), env.from_collection([3])
+            >>> joined = left.join(right).where(lambda word: len(word)).equal_to(lambda length: length)
+            >>> windows = joined.window(CountTumblingWindowAssigner.of(3))
+            >>> list(windows.apply(lambda word, length: (word, length)).execute_and_collect())
+            [('tea', 3), ('pie', 3)]
+        """
         return _JoinedInWindow(self._windowed(window_assigner))
 
 
@@ -186,13 +224,13 @@ class _JoinedInWindow(_WithWindow[A_co, B_co]):
         function: Callable[[A_co, B_co], OUT] | JoinFunction[A_co, B_co, OUT],
         output_type: TypeInformation | None = None,
     ) -> DataStream[OUT]:
-        """Apply a function to every pair of a window."""
+        """Apply a function to every pair of records of a window; it returns one result."""
         wrapped = _Join(as_user_function(function, "join", "apply"))
         return self._windowed.process(wrapped, output_type).name("Join")
 
 
 class IntervalJoin(Generic[A_co, B_co]):
-    """Two keyed streams to be joined within an interval.
+    """Two keyed streams to be joined within an interval of event time, created by `interval_join()`. Not in PyFlink.
 
     `a.interval_join(b).between(Time.seconds(-5), Time.seconds(5)).process(function)`
     """
@@ -205,7 +243,18 @@ class IntervalJoin(Generic[A_co, B_co]):
         self._late: list[OutputTag[Value] | None] = [None, None]
 
     def between(self, lower_bound: int | Time | Duration, upper_bound: int | Time | Duration) -> Self:
-        """Set the bounds of the second stream's timestamps relative to the first's, both inclusive."""
+        """Set the bounds of the second stream's timestamps relative to the first's, both inclusive.
+
+        Example:
+            >>> from millstream.common import Time, WatermarkStrategy
+            >>> by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda e, _: e[1])
+            >>> orders = env.from_collection([("ann", 9_000)]).assign_timestamps_and_watermarks(by_time)
+            >>> clicks = env.from_collection([("ann", 2_000), ("ann", 7_000)]).assign_timestamps_and_watermarks(by_time)
+            >>> joined = orders.key_by(lambda e: e[0]).interval_join(clicks.key_by(lambda e: e[0]))
+            >>> joined = joined.between(Time.seconds(-5), Time.seconds(0))
+            >>> list(joined.process(lambda left, right, ctx: [(left, right)]).execute_and_collect())
+            [(('ann', 9000), ('ann', 7000))]
+        """
         lower, upper = to_millis(lower_bound), to_millis(upper_bound)
         if lower > upper:
             raise InvalidProgramError(f"between({lower}, {upper}): the lower bound must not be above the upper one.")
@@ -213,18 +262,22 @@ class IntervalJoin(Generic[A_co, B_co]):
         return self
 
     def lower_bound_exclusive(self) -> Self:
+        """Exclude the lower bound: a pair at exactly that distance does not match."""
         self._exclusive[0] = True
         return self
 
     def upper_bound_exclusive(self) -> Self:
+        """Exclude the upper bound: a pair at exactly that distance does not match."""
         self._exclusive[1] = True
         return self
 
     def side_output_left_late_data(self, output_tag: OutputTag[A_co]) -> Self:
+        """Send late records of the first stream to a side output instead of dropping them."""
         self._late[0] = output_tag
         return self
 
     def side_output_right_late_data(self, output_tag: OutputTag[B_co]) -> Self:
+        """Send late records of the second stream to a side output instead of dropping them."""
         self._late[1] = output_tag
         return self
 
@@ -234,7 +287,17 @@ class IntervalJoin(Generic[A_co, B_co]):
         | ProcessJoinFunction[A_co, B_co, OUT],
         output_type: TypeInformation | None = None,
     ) -> DataStream[OUT]:
-        """Call `process_element(left, right, ctx)` for every pair; it yields results."""
+        """Call `process_element(left, right, ctx)` for every pair; it yields results.
+
+        Example:
+            >>> from millstream.common import WatermarkStrategy
+            >>> by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda e, _: e[1])
+            >>> left = env.from_collection([("a", 9)]).assign_timestamps_and_watermarks(by_time).key_by(lambda e: e[0])
+            >>> right = env.from_collection([("a", 7)]).assign_timestamps_and_watermarks(by_time).key_by(lambda e: e[0])
+            >>> function = lambda left, right, ctx: [(ctx.get_left_timestamp(), ctx.get_right_timestamp())]
+            >>> list(left.interval_join(right).between(-5, 0).process(function).execute_and_collect())
+            [(9, 7)]
+        """
         if self._bounds is None:
             raise InvalidProgramError("interval_join() needs between(lower, upper) before process(...).")
         lower, upper = self._bounds[0] + self._exclusive[0], self._bounds[1] - self._exclusive[1]

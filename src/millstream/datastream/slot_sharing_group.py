@@ -25,21 +25,57 @@ class MemorySize:
 
     @staticmethod
     def of_mebi_bytes(mebi_bytes: int) -> MemorySize:
+        """Return a number of mebibytes.
+
+        Example:
+            >>> MemorySize.of_mebi_bytes(3).get_bytes()
+            3145728
+        """
         return MemorySize(mebi_bytes << 20)
 
     def get_bytes(self) -> int:
+        """Return the number of bytes.
+
+        Example:
+            >>> MemorySize.of_mebi_bytes(3).get_bytes()
+            3145728
+        """
         return self.bytes_size
 
     def get_kibi_bytes(self) -> int:
+        """Return the number of full kibibytes.
+
+        Example:
+            >>> MemorySize.of_mebi_bytes(3).get_kibi_bytes()
+            3072
+        """
         return self.bytes_size >> 10
 
     def get_mebi_bytes(self) -> int:
+        """Return the number of full mebibytes.
+
+        Example:
+            >>> MemorySize(3_500_000).get_mebi_bytes()
+            3
+        """
         return self.bytes_size >> 20
 
     def get_gibi_bytes(self) -> int:
+        """Return the number of full gibibytes.
+
+        Example:
+            >>> MemorySize.of_mebi_bytes(2048).get_gibi_bytes()
+            2
+        """
         return self.bytes_size >> 30
 
     def get_tebi_bytes(self) -> int:
+        """Return the number of full tebibytes.
+
+        Example:
+            >>> MemorySize.of_mebi_bytes(3 << 20).get_tebi_bytes()
+            3
+        """
         return self.bytes_size >> 40
 
     get_java_memory_size = missing_function("get_java_memory_size", JAVA)

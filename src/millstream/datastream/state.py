@@ -9,16 +9,8 @@ from millstream.state.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from millstream.state.handles import (
-    AggregatingState,
-    AppendingState,
-    ListState,
-    MapState,
-    MergingState,
-    ReducingState,
-    State,
-    ValueState,
-)
+from millstream.state.handles import MapState, State, ValueState
+from millstream.state.merging_handles import AggregatingState, AppendingState, ListState, MergingState, ReducingState
 from millstream.state.ttl_config import StateTtlConfig
 
 __all__ = [

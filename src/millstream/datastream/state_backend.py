@@ -26,7 +26,10 @@ __all__ = [
 
 
 class StateBackend:
-    """A store of keyed state while a job runs. CheckpointStorage sets where checkpoints go."""
+    """A store of keyed state while a job runs: the base of all backends. CheckpointStorage sets where checkpoints go.
+
+    `state.backend.type` selects one: `hashmap` or `rocksdb`.
+    """
 
     _type = ""
 
@@ -44,9 +47,11 @@ class StateBackend:
 
 
 class HashMapStateBackend(StateBackend):
-    """State in the memory of the workers.
+    """State in the memory of the workers: the fastest, and the default.
 
     Example:
+        >>> from millstream.common import Configuration
+        >>> env.configure(Configuration().set_string("state.backend.type", "hashmap"))
         >>> HashMapStateBackend()
         HashMapStateBackend()
     """
@@ -101,26 +106,55 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         self._threads = 4
 
     def set_db_storage_paths(self, *paths: str) -> None:
-        """Accepted without effect; the paths must be absolute."""
+        """Accepted without effect; the paths must be absolute.
+
+        Example:
+            >>> backend = EmbeddedRocksDBStateBackend()
+            >>> backend.set_db_storage_paths("/disk1", "file:///disk2")
+            >>> backend.get_db_storage_paths()
+            ['/disk1', '/disk2']
+        """
         cleaned = [_local(p) for p in paths]
         self._paths = cleaned
 
     def get_db_storage_paths(self) -> list[str]:
-        """Return the paths that were set."""
+        """Return the paths that were set.
+
+        Example:
+            >>> EmbeddedRocksDBStateBackend().get_db_storage_paths()
+            []
+        """
         return list(self._paths)
 
     def is_incremental_checkpoints_enabled(self) -> bool:
-        """Return whether checkpoints are incremental."""
+        """Return whether checkpoints are set to be incremental.
+
+        Example:
+            >>> EmbeddedRocksDBStateBackend(enable_incremental_checkpointing=True).is_incremental_checkpoints_enabled()
+            True
+        """
         return bool(self._incremental)
 
     def set_predefined_options(self, options: PredefinedOptions) -> None:
-        """Accepted without effect: there is no RocksDB."""
+        """Accepted without effect: there is no RocksDB.
+
+        Example:
+            >>> backend = EmbeddedRocksDBStateBackend()
+            >>> backend.set_predefined_options(PredefinedOptions.FLASH_SSD_OPTIMIZED)
+            >>> backend.get_predefined_options().name
+            'FLASH_SSD_OPTIMIZED'
+        """
         if not isinstance(options, PredefinedOptions):
             raise InvalidProgramError(f"set_predefined_options() takes one of PredefinedOptions, not {options!r}.")
         self._predefined = options
 
     def get_predefined_options(self) -> PredefinedOptions:
-        """Return the configured value."""
+        """Return the configured value; it has no effect.
+
+        Example:
+            >>> EmbeddedRocksDBStateBackend().get_predefined_options().name
+            'DEFAULT'
+        """
         return self._predefined
 
     def set_options(self, options_factory_class_name: str) -> None:
@@ -128,11 +162,23 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         self._options = options_factory_class_name
 
     def get_options(self) -> str | None:
-        """Return the configured value."""
+        """Return the configured value; it has no effect.
+
+        Example:
+            >>> EmbeddedRocksDBStateBackend().get_options() is None
+            True
+        """
         return self._options
 
     def set_number_of_transfer_threads(self, number_of_transfering_threads: int) -> None:
-        """Accepted without effect."""
+        """Accepted without effect: there is no RocksDB.
+
+        Example:
+            >>> backend = EmbeddedRocksDBStateBackend()
+            >>> backend.set_number_of_transfer_threads(8)
+            >>> backend.get_number_of_transfer_threads()
+            8
+        """
         if number_of_transfering_threads <= 0:
             raise InvalidProgramError(
                 f"set_number_of_transfer_threads({number_of_transfering_threads}): give at least 1."
@@ -140,7 +186,12 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         self._threads = number_of_transfering_threads
 
     def get_number_of_transfer_threads(self) -> int:
-        """Return the configured value."""
+        """Return the configured value; it has no effect.
+
+        Example:
+            >>> EmbeddedRocksDBStateBackend().get_number_of_transfer_threads()
+            4
+        """
         return self._threads
 
     def _write(self, config: Configuration) -> None:
@@ -168,6 +219,7 @@ class _OldHashMapStateBackend(HashMapStateBackend):
         self._asynchronous_snapshots = snapshots is not False
 
     def is_using_asynchronous_snapshots(self) -> bool:
+        """Return the configured value; it has no effect."""
         return self._asynchronous_snapshots
 
     def _write(self, config: Configuration) -> None:
@@ -200,7 +252,7 @@ class MemoryStateBackend(_OldHashMapStateBackend):
 
 
 class FsStateBackend(_OldHashMapStateBackend):
-    """The old name of state in memory with checkpoints in a directory."""
+    """Deprecated: state in memory with checkpoints in a directory."""
 
     def __init__(
         self,
@@ -231,7 +283,7 @@ class FsStateBackend(_OldHashMapStateBackend):
 
 
 class RocksDBStateBackend(EmbeddedRocksDBStateBackend):
-    """The old name of state on disk with checkpoints in a directory."""
+    """Deprecated: state on disk with checkpoints in a directory."""
 
     def __init__(
         self,

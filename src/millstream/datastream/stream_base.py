@@ -32,7 +32,12 @@ class OperatorSettings:
         return self._transformation
 
     def name(self: S, name: str) -> S:
-        """Name the operator, for plans, logs and errors: any text is a name."""
+        """Name the operator, for plans, logs and errors: any text is a name.
+
+        Example:
+            >>> env.from_collection([1]).map(lambda x: x).name("identity").get_name()
+            'identity'
+        """
         if not isinstance(name, str):
             raise WrongTypeError(f"name() takes a text, not {name!r}.")
         operator = self._set("Set name for")
@@ -40,11 +45,24 @@ class OperatorSettings:
         return self
 
     def get_name(self) -> str:
+        """Return the operator's name, by default its kind.
+
+        Example:
+            >>> env.from_collection([1]).map(lambda x: x).get_name()
+            'Map'
+        """
         operator = self._set("Get name of")
         return (operator.source or operator).name
 
     def uid(self: S, uid: str) -> S:
-        """Set a stable id, by which a restored job finds the operator's state."""
+        """Set a stable id, by which a restored job finds the operator's state; set one on every operator with state.
+
+        Example:
+            >>> import json
+            >>> _ = env.from_collection([1]).uid("numbers").print().uid("printer")
+            >>> [node["type"] for node in json.loads(env.get_execution_plan())["nodes"]]
+            ['Source: Collection Source', 'Print to Std. Out']
+        """
         operator = self._set("Set uid for")
         if not isinstance(uid, str) or not uid:
             raise InvalidProgramError(f"uid() takes a non-empty string, not {uid!r}.")
@@ -52,7 +70,13 @@ class OperatorSettings:
         return self
 
     def set_uid_hash(self: S, uid_hash: str) -> S:
-        """Set the operator's id itself: 32 hexadecimal digits."""
+        """Set the operator's id itself, 32 hexadecimal digits, as logs and savepoints of an older program show it.
+
+        Example:
+            >>> stream = env.from_collection([1]).set_uid_hash("2e588ce1c86a9d46e2e85186773ce4fd")
+            >>> list(stream.execute_and_collect())
+            [1]
+        """
         operator = self._set("Set uid hash for")
         if len(uid_hash) != 32 or any(c not in "0123456789abcdef" for c in uid_hash):
             raise InvalidProgramError(f"set_uid_hash() takes 32 lowercase hexadecimal digits, not {uid_hash!r}.")
@@ -60,38 +84,81 @@ class OperatorSettings:
         return self
 
     def set_parallelism(self: S, parallelism: int) -> S:
-        """Set the operator's parallelism."""
+        """Set the operator's parallelism: the number of its subtasks.
+
+        Example:
+            >>> import json
+            >>> _ = env.from_collection([1]).map(lambda x: x).set_parallelism(3).print()
+            >>> [node["parallelism"] for node in json.loads(env.get_execution_plan())["nodes"]]
+            [1, 3, 1]
+        """
         self._set("Set parallelism for").set_parallelism(parallelism)
         return self
 
     def set_max_parallelism(self: S, max_parallelism: int) -> S:
-        """Set the number of key groups, which is the maximum parallelism."""
+        """Set the number of key groups, the maximum parallelism; unlike in Flink, a restored job may change it.
+
+        Example:
+            >>> counts = env.from_collection(["a", "b", "a"]).map(lambda w: (w, 1)).key_by(lambda t: t[0]).sum(1)
+            >>> list(counts.set_max_parallelism(1024).execute_and_collect())
+            [('a', 1), ('b', 1), ('a', 2)]
+        """
         operator = self._set("Set max parallelism for")
         check_max_parallelism(max_parallelism, f"operator '{operator.shown_name}'")
         operator.max_parallelism = max_parallelism
         return self
 
     def set_description(self: S, description: str) -> S:
+        """Describe the operator, for plans and the web UI; its name is for logs.
+
+        Example:
+            >>> import json
+            >>> _ = env.from_collection([1]).set_description("the number one").print()
+            >>> json.loads(env.get_execution_plan())["nodes"][0]["contents"]
+            'the number one'
+        """
         self._set("Set description for").description = description
         return self
 
     def set_buffer_timeout(self: S, timeout_millis: int) -> S:
+        """Has no effect on one operator: the buffer timeout is that of the environment.
+
+        Example:
+            >>> list(env.from_collection([1, 2]).map(lambda x: x * 10).set_buffer_timeout(10).execute_and_collect())
+            [10, 20]
+        """
         self._set("Set buffer timeout for").buffer_timeout = timeout_millis
         return self
 
     def slot_sharing_group(self: S, slot_sharing_group: Union[str, SlotSharingGroup]) -> S:
-        """Set the slot sharing group; groups do not share slots."""
+        """Set the slot sharing group; operators of different groups do not share slots.
+
+        Example:
+            >>> heavy = env.from_collection([1, 2]).rebalance().map(lambda x: x * 10).slot_sharing_group("heavy")
+            >>> list(heavy.execute_and_collect())
+            [10, 20]
+        """
         operator, group = self._set("Setting slot sharing group for"), slot_sharing_group
         operator.slot_sharing_group = group.name if isinstance(group, SlotSharingGroup) else group
         return self
 
     def start_new_chain(self: S) -> S:
-        """Begin a new chain with this operator."""
+        """Begin a new chain with this operator: it does not run in the same loop as the operator before it.
+
+        Example:
+            >>> list(env.from_collection([1, 2]).map(lambda x: x * 10).start_new_chain().execute_and_collect())
+            [10, 20]
+        """
         self._set("Start new chain for").chaining = ChainingStrategy.HEAD
         return self
 
     def disable_chaining(self: S) -> S:
-        """Exclude this operator from chains."""
+        """Exclude this operator from chains: it runs in a loop of its own.
+
+        Example:
+            >>> list(env.from_collection([1, 2]).map(lambda x: x * 10).disable_chaining().execute_and_collect())
+            [10, 20]
+        """
         self._set("Disable chaining for").chaining = ChainingStrategy.NEVER
         return self
 

@@ -59,9 +59,10 @@ class StreamExecutionEnvironment(ExecutionSettings):
     """Builds a program and runs it on Spark.
 
     Example:
+        >>> from millstream.datastream import StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()
         >>> words = env.from_collection(["to", "be", "or", "not", "to", "be"])
-        >>> counts = words.map(lambda w: (w, 1)).key_by(lambda t: t[0]).sum(1)
+        >>> counts = words.map(lambda word: (word, 1)).key_by(lambda pair: pair[0]).sum(1)
         >>> list(counts.execute_and_collect())[-1]
         ('be', 2)
     """
@@ -73,12 +74,25 @@ class StreamExecutionEnvironment(ExecutionSettings):
 
     @staticmethod
     def get_execution_environment(configuration: Configuration | None = None) -> StreamExecutionEnvironment:
-        """Return a new environment; command-line settings take precedence."""
+        """Return a new environment; command-line settings take precedence.
+
+        Example:
+            >>> from millstream.common import Configuration
+            >>> config = Configuration().set_string("pipeline.name", "word counts")
+            >>> env = StreamExecutionEnvironment.get_execution_environment(config)
+            >>> env.get_configuration().get_string("pipeline.name", "")
+            'word counts'
+        """
         return StreamExecutionEnvironment(with_command_line(configuration))
 
     @staticmethod
     def get_default_local_parallelism() -> int:
-        """Return the parallelism of environments without one."""
+        """Return the parallelism of environments without one.
+
+        Example:
+            >>> StreamExecutionEnvironment.get_default_local_parallelism()
+            1
+        """
         return StreamExecutionEnvironment.get_execution_environment().get_parallelism()
 
     # --- sources
@@ -92,7 +106,19 @@ class StreamExecutionEnvironment(ExecutionSettings):
     def from_collection(
         self, collection: Iterable[Value], type_info: TypeInformation | None = None
     ) -> DataStream[Value]:
-        """Create a stream of a collection's elements, in order."""
+        """Create a stream of a collection's elements, in order; its source has one subtask.
+
+        Args:
+            collection: the elements.
+            type_info: their type, to which they are coerced; by default any Python object.
+
+        Example:
+            >>> from millstream.common import Types
+            >>> person = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
+            >>> people = env.from_collection([("ann", 30)], person)
+            >>> list(people.map(lambda row: row.age + 1).execute_and_collect())
+            [31]
+        """
         if not isinstance(collection, Iterable):
             raise WrongTypeError(f"from_collection() takes a collection of elements, not {collection!r}.")
         check_type(type_info, "The type of from_collection()")
@@ -131,7 +157,21 @@ class StreamExecutionEnvironment(ExecutionSettings):
         source_name: str | None = None,
         type_info: TypeInformation | None = None,
     ) -> DataStream[Value]:
-        """Create a stream of a Source, or of an object with the methods of PySpark's DataSourceStreamReader."""
+        """Create a stream of a Source, or of an object with the methods of PySpark's DataSourceStreamReader.
+
+        Args:
+            source: the source, such as a FileSource or a KafkaSource.
+            watermark_strategy: timestamps and watermarks, for each split of its own; by default none.
+            source_name: the name of the operator.
+            type_info: the type of the records; by default that of the source.
+
+        Example:
+            >>> from millstream.common import WatermarkStrategy
+            >>> from millstream.datastream.connectors.datagen import DataGeneratorSource
+            >>> source = DataGeneratorSource(lambda index: index * index, 4)
+            >>> list(env.from_source(source, WatermarkStrategy.no_watermarks(), "squares").execute_and_collect())
+            [0, 1, 4, 9]
+        """
         source = as_source(source, "from_source()")
         if isinstance(source, (FileSource, HybridSource)):
             source = source.with_storage_options(storage_options(self._config))
@@ -155,19 +195,39 @@ class StreamExecutionEnvironment(ExecutionSettings):
             frame: the DataFrame, of `get_spark_session()` or a Spark of the program's own.
             directory: the directory of the files. All workers must see it, and a restored job must find it again;
                 by default a temporary directory on this machine. Not in PyFlink.
+
+        Example:
+            >>> spark = env.get_spark_session()
+            >>> frame = spark.createDataFrame([("ann", 30), ("bob", 25)], ["name", "age"])
+            >>> sorted(env.from_spark(frame).map(lambda row: row.name).execute_and_collect())
+            ['ann', 'bob']
         """
         from millstream.connectors.spark_dataframes import SparkFrameSource
 
         return self.from_source(SparkFrameSource(frame, directory))
 
     def get_spark_session(self) -> SparkSession:
-        """Return the SparkSession of the jobs; start one if needed. Not in PyFlink."""
+        """Return the SparkSession of the jobs; start one if needed. Not in PyFlink.
+
+        Example:
+            >>> env.get_spark_session().sql("SELECT 1 + 1 AS two").collect()
+            [Row(two=2)]
+        """
         from millstream.spark.dataframes import session_of
 
         return session_of(self._config)
 
     def read_text_file(self, file_path: str, charset_name: str = "UTF-8") -> DataStream[str]:
-        """Deprecated: use a FileSource. Create a stream of the lines of a file, or of all files in a directory."""
+        r"""Deprecated: use a FileSource. Create a stream of the lines of a file, or of all files in a directory.
+
+        Example:
+            >>> from pathlib import Path
+            >>> from millstream.datastream.connectors.file_system import FileSource, StreamFormat
+            >>> _ = Path("words.txt").write_text("to\nbe\n")
+            >>> source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "words.txt").build()
+            >>> list(env.from_source(source).execute_and_collect())
+            ['to', 'be']
+        """
         warn_deprecated("read_text_file()", "use from_source() with a FileSource of StreamFormat.text_line_format()")
         lines = StreamFormat.text_line_format(charset_name)
         return self.from_source(FileSource.for_record_stream_format(lines, file_path).build())
@@ -190,7 +250,13 @@ class StreamExecutionEnvironment(ExecutionSettings):
     def add_source(
         self, source_func: object, source_name: str = "Custom Source", type_info: TypeInformation | None = None
     ) -> DataStream[Value]:
-        """The older name of `from_source`, without watermarks."""
+        """Create a stream of a source without watermarks: the older name of `from_source()`.
+
+        Example:
+            >>> from millstream.datastream.connectors.datagen import DataGeneratorSource
+            >>> list(env.add_source(DataGeneratorSource(lambda index: index, 3)).execute_and_collect())
+            [0, 1, 2]
+        """
         return self.from_source(source_func, None, source_name, type_info)
 
     def create_input(self, input_format: InputFormat, type_info: TypeInformation | None = None) -> DataStream[Value]:
@@ -202,7 +268,14 @@ class StreamExecutionEnvironment(ExecutionSettings):
     # --- running
 
     def get_execution_plan(self) -> str:
-        """Return the plan of the program as JSON, in Flink's shape."""
+        """Return the plan of the program as JSON, in Flink's shape.
+
+        Example:
+            >>> import json
+            >>> _ = env.from_collection([1]).map(lambda x: x).print()
+            >>> [node["type"] for node in json.loads(env.get_execution_plan())["nodes"]]
+            ['Source: Collection Source', 'Map', 'Print to Std. Out']
+        """
         return execution_plan(self._builder.stream_graph(None, self._builder.sinks))
 
     def _repr_svg_(self) -> str | None:
@@ -210,7 +283,19 @@ class StreamExecutionEnvironment(ExecutionSettings):
         return self._builder.draw(self._builder.sinks) if self._builder.sinks else None
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
-        """Run the operators added since the last execute(), and wait for the end of the job."""
+        """Run the operators added since the last execute(), and wait for the end of the job.
+
+        Args:
+            job_name: the job's name; by default `pipeline.name`.
+
+        Example:
+            >>> _ = env.from_collection(["to", "be"]).map(str.upper).print()
+            >>> result = env.execute("shout")
+            TO
+            BE
+            >>> result.job_name, result.records_in
+            ('shout', 2)
+        """
         job = self._builder.start_pending(job_name)
         try:
             return await_end(job)
@@ -220,7 +305,17 @@ class StreamExecutionEnvironment(ExecutionSettings):
             raise
 
     def execute_async(self, job_name: str | None = None) -> JobClient:
-        """Start the operators added since the last execute(), and return a handle on the job."""
+        """Start the operators added since the last execute(), and return a handle on the job.
+
+        Example:
+            >>> from millstream.testing import CollectSink
+            >>> _ = env.from_collection([1, 2]).sink_to(CollectSink())
+            >>> job = env.execute_async("numbers")
+            >>> job.get_job_execution_result().result().records_in
+            2
+            >>> job.get_job_status().result().name
+            'FINISHED'
+        """
         directory = SAVEPOINT_DIRECTORY.read(with_overrides(self._config))
         job = self._builder.start_pending(job_name)
         # The program may never ask for the result.
@@ -228,7 +323,12 @@ class StreamExecutionEnvironment(ExecutionSettings):
         return LocalJobClient(job, directory)
 
     def close(self) -> None:
-        """Discard pending operators. Spark keeps running: other environments may use it."""
+        """Discard pending operators. Spark keeps running: other environments may use it.
+
+        Example:
+            >>> _ = env.from_collection([1]).print()
+            >>> env.close()
+        """
         self._builder.take_sinks()
 
 

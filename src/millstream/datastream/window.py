@@ -8,12 +8,9 @@ from millstream.common.serializer import PickleSerializer
 from millstream.common.unsupported import missing_class, missing_function
 from millstream.datastream.functions import ReduceFunction
 from millstream.operators.windows.assigners import (
-    CountSlidingWindowAssigner,
-    CountTumblingWindowAssigner,
     DynamicEventTimeSessionWindows,
     DynamicProcessingTimeSessionWindows,
     EventTimeSessionWindows,
-    GlobalWindows,
     MergingWindowAssigner,
     ProcessingTimeSessionWindows,
     SessionWindowTimeGapExtractor,
@@ -22,6 +19,16 @@ from millstream.operators.windows.assigners import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
     WindowAssigner,
+)
+from millstream.operators.windows.count_windows import (
+    CountSlidingWindowAssigner,
+    CountTrigger,
+    CountTumblingWindowAssigner,
+    DeltaTrigger,
+    GlobalWindows,
+    NeverTrigger,
+    NoRepeatedTrigger,
+    PurgingTrigger,
 )
 from millstream.operators.windows.evictors import (
     CountEvictor,
@@ -33,13 +40,8 @@ from millstream.operators.windows.evictors import (
 from millstream.operators.windows.triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
-    CountTrigger,
-    DeltaTrigger,
     EventTimeTrigger,
-    NeverTrigger,
-    NoRepeatedTrigger,
     ProcessingTimeTrigger,
-    PurgingTrigger,
     Trigger,
     TriggerResult,
 )

@@ -16,7 +16,10 @@ from millstream.state.ttl_config import StateTtlConfig
 
 
 class StateDescriptor:
-    """The name and type of a state."""
+    """The name and type of a state, and its time to live: the base of all descriptors.
+
+    The name identifies the state in checkpoints and savepoints: a restored job finds it by its operator and this name.
+    """
 
     kind: ClassVar[StateKind]
 
@@ -31,11 +34,25 @@ class StateDescriptor:
         self.ttl: StateTtlConfig | None = None
 
     def get_name(self) -> str:
-        """Return the state's name."""
+        """Return the state's name.
+
+        Example:
+            >>> ValueStateDescriptor("count").get_name()
+            'count'
+        """
         return self.name
 
     def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
-        """Let values expire."""
+        """Let values expire some time after they were written.
+
+        Example:
+            >>> from millstream.common import Time
+            >>> from millstream.datastream.state import StateTtlConfig, ValueStateDescriptor
+            >>> count = ValueStateDescriptor("count")
+            >>> count.enable_time_to_live(StateTtlConfig.new_builder(Time.days(1)).build())
+            >>> count.ttl.get_ttl().to_milliseconds()
+            86400000
+        """
         self.ttl = ttl_config
 
     def type_text(self) -> str:
@@ -56,7 +73,14 @@ def renamed(descriptor: StateDescriptor, name: str) -> StateDescriptor:
 
 
 class ValueStateDescriptor(StateDescriptor):
-    """Describes state with one value per key."""
+    """Describes state with one value per key.
+
+    Example:
+        >>> from millstream.common import Types
+        >>> from millstream.datastream.state import ValueStateDescriptor
+        >>> ValueStateDescriptor("count", Types.LONG()).type_info
+        Long
+    """
 
     kind = kinds.VALUE
 
@@ -65,7 +89,14 @@ class ValueStateDescriptor(StateDescriptor):
 
 
 class ListStateDescriptor(StateDescriptor):
-    """Describes state with a list per key."""
+    """Describes state with a list per key; the type is that of the elements.
+
+    Example:
+        >>> from millstream.common import Types
+        >>> from millstream.datastream.state import ListStateDescriptor
+        >>> ListStateDescriptor("waiting", Types.STRING()).type_info
+        ListTypeInfo<String>
+    """
 
     kind = kinds.LIST
 
@@ -76,7 +107,14 @@ class ListStateDescriptor(StateDescriptor):
 
 
 class MapStateDescriptor(StateDescriptor):
-    """Describes state with a map per key."""
+    """Describes state with a map per key, or broadcast state.
+
+    Example:
+        >>> from millstream.common import Types
+        >>> from millstream.datastream.state import MapStateDescriptor
+        >>> MapStateDescriptor("clicks", Types.STRING(), Types.LONG()).type_info
+        MapTypeInfo<String, Long>
+    """
 
     kind = kinds.MAP
 
@@ -118,7 +156,13 @@ class Aggregator(Protocol):
 
 
 class ReducingStateDescriptor(StateDescriptor):
-    """Describes state that combines added values with a reduce function."""
+    """Describes state that combines added values with a reduce function.
+
+    Example:
+        >>> from millstream.datastream.state import ReducingStateDescriptor
+        >>> ReducingStateDescriptor("longest", max).get_reduce_function()(3, 5)
+        5
+    """
 
     kind = kinds.REDUCING
 
@@ -139,12 +183,29 @@ class ReducingStateDescriptor(StateDescriptor):
         return function.reduce if hasattr(function, "reduce") else function
 
     def get_reduce_function(self) -> Reducer | Callable[[Value, Value], Value]:
-        """Return the reduce function."""
+        """Return the reduce function, as it was given.
+
+        Example:
+            >>> ReducingStateDescriptor("longest", max).get_reduce_function() is max
+            True
+        """
         return self.reduce_function
 
 
 class AggregatingStateDescriptor(StateDescriptor):
-    """Describes state that combines added values with an AggregateFunction."""
+    """Describes state that combines added values with an AggregateFunction.
+
+    Example:
+        >>> from millstream.datastream import AggregateFunction
+        >>> from millstream.datastream.state import AggregatingStateDescriptor
+        >>> class Distinct(AggregateFunction):
+        ...     create_accumulator = lambda self: frozenset()
+        ...     add = lambda self, value, acc: acc | {value}
+        ...     get_result = lambda self, acc: len(acc)
+        ...     merge = lambda self, a, b: a | b
+        >>> AggregatingStateDescriptor("visitors", Distinct()).get_name()
+        'visitors'
+    """
 
     kind = kinds.AGGREGATING
 
@@ -158,5 +219,16 @@ class AggregatingStateDescriptor(StateDescriptor):
             )
 
     def get_agg_function(self) -> Aggregator:
-        """Return the AggregateFunction."""
+        """Return the AggregateFunction, as it was given.
+
+        Example:
+            >>> from millstream.datastream import AggregateFunction
+            >>> class Count(AggregateFunction):
+            ...     create_accumulator = lambda self: 0
+            ...     add = lambda self, value, acc: acc + 1
+            ...     get_result = lambda self, acc: acc
+            ...     merge = lambda self, a, b: a + b
+            >>> AggregatingStateDescriptor("count", Count()).get_agg_function().add("x", 3)
+            4
+        """
         return self.agg_function

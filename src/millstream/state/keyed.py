@@ -24,8 +24,9 @@ from millstream.state.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from millstream.state.handles import AggregatingState, ListState, MapState, ReducingState, State, ValueState
+from millstream.state.handles import MapState, State, ValueState
 from millstream.state.kinds import StateKind
+from millstream.state.merging_handles import AggregatingState, ListState, ReducingState
 from millstream.state.restored import Restored
 from millstream.state.table import (
     BY_GROUP,

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from millstream.common.aliases import Value
 from millstream.common.immutability import detach
 from millstream.state.descriptors import Aggregator
-from millstream.state.handles import AggregatingState, ListState, MapState, ReducingState, ValueState
+from millstream.state.handles import MapState, ValueState
+from millstream.state.merging_handles import AggregatingState, ListState, ReducingState
 from millstream.state.table import KeyCell, StateTable
 from millstream.state.ttl_config import StateTtlConfig, StateVisibility, UpdateType
 

@@ -1,4 +1,4 @@
-"""Every public method that users call or override has a docstring."""
+"""Every public method has a docstring, and every one of streams, state, windows and patterns an example."""
 
 from __future__ import annotations
 
@@ -7,7 +7,49 @@ import inspect
 import re
 from collections.abc import Iterator
 
+from millstream.cep import Pattern
+from millstream.datastream import (
+    AllWindowedStream,
+    ConnectedStreams,
+    DataStream,
+    KeyedStream,
+    WindowedStream,
+    state,
+    window,
+)
 from tests.support.paths import ROOT
+
+WINDOW_PARTS = (window.Evictor, window.Trigger, window.TriggerResult, window.Window, window.WindowAssigner)
+# The classes of which every public method has an example.
+WITH_EXAMPLES: list[type] = [
+    AllWindowedStream,
+    ConnectedStreams,
+    DataStream,
+    KeyedStream,
+    Pattern,
+    WindowedStream,
+    *(getattr(state, name) for name in state.__all__),
+    state.StateTtlConfig.Builder,
+    *(thing for thing in vars(window).values() if isinstance(thing, type) and issubclass(thing, WINDOW_PARTS)),
+]
+# Methods without an example, each with the reason.
+NO_EXAMPLE = {
+    "AppendingState.add": "the kinds of state have one",
+    "AppendingState.get": "the kinds of state have one",
+    "Builder.cleanup_in_rocksdb_compact_filter": "has no effect",
+    "Builder.set_ttl_time_characteristic": "has no effect",
+    "Builder.use_processing_time": "has no effect",
+    "KeyedStream.cache": "raises an error",
+    "OperatorStateStore.get_broadcast_state": "BroadcastProcessFunction reads it from its context",
+    "OperatorStateStore.is_empty": "internal",
+    "Pattern.group": "internal",
+    "ReducingStateDescriptor.reducer": "internal",
+    "State.declared": "internal",
+    "State.get_internal_state": "only for compatibility",
+    "StateDescriptor.life_text": "internal",
+    "StateDescriptor.type_text": "internal",
+    "_ContinuousTrigger.register_next_fire_timestamp": "internal",
+}
 
 
 def documented() -> list[str]:
@@ -35,6 +77,66 @@ def silent(cls: type) -> Iterator[str]:
             ours = [c for c in cls.__mro__ if c.__module__.startswith("millstream")]
             if not any(getattr(vars(c).get(name), "__doc__", None) for c in ours):
                 yield f"{cls.__qualname__}.{name}"
+
+
+def public_methods(cls: type) -> Iterator[str]:
+    """Yield the public methods of a class of ours, inherited ones included."""
+    for ours in cls.__mro__:
+        if ours.__module__.startswith("millstream"):
+            for name, thing in vars(ours).items():
+                is_method = inspect.isfunction(thing) or isinstance(thing, (staticmethod, classmethod, property))
+                if is_method and not name.startswith("_"):
+                    yield name
+
+
+def documentation(cls: type, name: str) -> tuple[str, str]:
+    """Return the class whose docstring documents a method, and the docstring: an override may leave it to its base."""
+    for ours in cls.__mro__:
+        text = getattr(vars(ours).get(name), "__doc__", None)
+        if text and ours.__module__.startswith("millstream"):
+            return ours.__name__, text
+    return cls.__name__, ""
+
+
+def methods_without_example(classes: list[type]) -> set[str]:
+    """Return the public methods whose documentation has no example, named by the class that documents them."""
+    documented_methods = {(*documentation(cls, name), name) for cls in classes for name in public_methods(cls)}
+    return {f"{owner}.{name}" for owner, text, name in documented_methods if ">>> " not in text}
+
+
+def test_methods_of_streams_state_windows_and_patterns_have_examples() -> None:
+    assert methods_without_example(WITH_EXAMPLES) == set(NO_EXAMPLE)
+
+
+def test_methods_without_example_names_the_class_that_documents_them() -> None:
+    class Base:
+        """Stands for a class of ours."""
+
+        __module__ = "millstream.example"
+
+        def shown(self) -> None:
+            """Do it.
+
+            Example:
+                >>> 1 + 1
+                2
+            """
+
+        def bare(self) -> None:
+            """Do it."""
+
+    class Derived(Base):
+        """Overrides methods without a docstring of its own."""
+
+        __module__ = "millstream.example"
+
+        def shown(self) -> None:
+            pass
+
+        def bare(self) -> None:
+            pass
+
+    assert methods_without_example([Derived]) == {"Base.bare"}
 
 
 def test_public_methods_have_docstrings() -> None:

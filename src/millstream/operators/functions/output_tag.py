@@ -16,9 +16,14 @@ class OutputTag(Generic[T]):
     """Names a side output; a process function yields `(tag, value)` to it.
 
     Example:
-        >>> late = OutputTag("late")
-        >>> late.tag_id
-        'late'
+        >>> from millstream.datastream import OutputTag, ProcessFunction
+        >>> odd = OutputTag("odd")
+        >>> class Split(ProcessFunction):
+        ...     def process_element(self, value, ctx):
+        ...         yield value if value % 2 == 0 else (odd, value)
+        >>> even = env.from_collection([1, 2, 3, 4]).process(Split())
+        >>> list(even.get_side_output(odd).execute_and_collect())
+        [1, 3]
     """
 
     __slots__ = ("tag_id", "type_info")

@@ -13,23 +13,16 @@ from millstream.common.time import Duration, Time, to_millis
 from millstream.common.watermark_strategy import MIN_WATERMARK
 from millstream.operators.functions.context import RuntimeContext
 from millstream.operators.windows.triggers import (
-    CountTrigger,
     EventTimeTrigger,
-    NeverTrigger,
     ProcessingTimeTrigger,
-    PurgingTrigger,
     Trigger,
 )
 from millstream.operators.windows.windows import (
-    GLOBAL,
     AnyWindow,
-    CountWindow,
-    GlobalWindow,
     TimeWindow,
     Window,
     merge_time_windows,
 )
-from millstream.state.descriptors import ValueStateDescriptor
 from millstream.state.table import StateTable
 
 T = TypeVar("T")
@@ -56,24 +49,71 @@ _Context = WindowAssignerContext
 
 
 class WindowAssigner(ABC, Generic[T, W]):
-    """Assigns windows to records."""
+    """Assigns windows to records: the base of all assigners, and of your own.
+
+    Example:
+        >>> from millstream.datastream.window import EventTimeTrigger, TimeWindow, WindowAssigner
+        >>> from millstream.testing import WindowHarness
+        >>> class Doubling(WindowAssigner):
+        ...     def assign_windows(self, element, timestamp, context):
+        ...         return [TimeWindow(0, 1 << timestamp.bit_length())]
+        ...     def get_default_trigger(self, env=None):
+        ...         return EventTimeTrigger.create()
+        ...     def is_event_time(self):
+        ...         return True
+        >>> with WindowHarness(Doubling(), lambda window, inputs: [(window, list(inputs))], None, "apply") as harness:
+        ...     for time in (1, 2, 3, 5):
+        ...         harness.process_element(time, timestamp=time)
+        ...     harness.process_watermark(3)
+        ...     harness.output()
+        [(TimeWindow(start=0, end=2), [1]), (TimeWindow(start=0, end=4), [2, 3])]
+    """
 
     WindowAssignerContext = WindowAssignerContext
 
     @abstractmethod
     def assign_windows(self, element: T, timestamp: int, context: _Context) -> Collection[W]:
-        """Return the windows of a record."""
+        """Return the windows of a record.
+
+        Args:
+            element: the record.
+            timestamp: its timestamp in milliseconds.
+            context: gives the processing time and the runtime context.
+
+        Example:
+            >>> from millstream.datastream.window import SlidingEventTimeWindows
+            >>> SlidingEventTimeWindows.of(10, 5).assign_windows("record", 12, None)
+            [TimeWindow(start=10, end=20), TimeWindow(start=5, end=15)]
+        """
 
     @abstractmethod
     def get_default_trigger(self, env: Environment = None) -> Trigger[T, W]:
-        """Return the trigger to use if the program sets none."""
+        """Return the trigger to use if the program sets none.
+
+        Example:
+            >>> from millstream.datastream.window import TumblingEventTimeWindows
+            >>> type(TumblingEventTimeWindows.of(10).get_default_trigger()).__name__
+            'EventTimeTrigger'
+        """
 
     @abstractmethod
     def is_event_time(self) -> bool:
-        """Return whether windows are in event time."""
+        """Return whether windows are in event time.
+
+        Example:
+            >>> from millstream.datastream.window import TumblingEventTimeWindows, TumblingProcessingTimeWindows
+            >>> TumblingEventTimeWindows.of(10).is_event_time(), TumblingProcessingTimeWindows.of(10).is_event_time()
+            (True, False)
+        """
 
     def get_window_serializer(self) -> TypeSerializer[W] | None:
-        """Accepted for compatibility with Flink; windows are pickled."""
+        """Return None: unlike PyFlink's, assigners need no serializer, because windows are pickled.
+
+        Example:
+            >>> from millstream.datastream.window import TumblingEventTimeWindows
+            >>> TumblingEventTimeWindows.of(10).get_window_serializer() is None
+            True
+        """
         return None
 
 
@@ -89,13 +129,29 @@ _Callback = MergeCallback
 
 
 class MergingWindowAssigner(WindowAssigner[T, W]):
-    """An assigner whose windows may merge."""
+    """An assigner whose windows may merge, such as sessions.
+
+    Example:
+        >>> from millstream.datastream.window import EventTimeSessionWindows
+        >>> isinstance(EventTimeSessionWindows.with_gap(10), MergingWindowAssigner)
+        True
+    """
 
     MergeCallback = MergeCallback
 
     @abstractmethod
     def merge_windows(self, windows: Iterable[W], callback: _Callback[W]) -> None:
-        """Call the callback for each group of windows that merge."""
+        """Call `callback.merge(windows, merged)` for each group of windows that merge.
+
+        Example:
+            >>> from millstream.datastream.window import EventTimeSessionWindows, TimeWindow
+            >>> class Show(MergeCallback):
+            ...     def merge(self, to_be_merged, merge_result):
+            ...         print(to_be_merged, "become", merge_result)
+            >>> windows = [TimeWindow(0, 10), TimeWindow(30, 40), TimeWindow(7, 17)]
+            >>> EventTimeSessionWindows.with_gap(10).merge_windows(windows, Show())
+            [TimeWindow(start=0, end=10), TimeWindow(start=7, end=17)] become TimeWindow(start=0, end=17)
+        """
 
 
 def _length(length: Length, name: str, min_millis: int = 1) -> int:
@@ -170,20 +226,50 @@ class _Tumbling(_TimeWindows[T]):
 
 
 class TumblingEventTimeWindows(_Tumbling[T], _ByEventTime[T]):
-    """Adjacent windows of one size, in event time."""
+    """Adjacent windows of one size, in event time.
+
+    Example:
+        >>> from millstream.common import WatermarkStrategy
+        >>> from millstream.datastream.window import TumblingEventTimeWindows
+        >>> by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda time, _: time)
+        >>> times = env.from_collection([1, 4, 11]).assign_timestamps_and_watermarks(by_time)
+        >>> windows = times.window_all(TumblingEventTimeWindows.of(10))
+        >>> list(windows.apply(lambda window, inputs: [(window.start, window.end, list(inputs))]).execute_and_collect())
+        [(0, 10, [1, 4]), (10, 20, [11])]
+    """
 
     @staticmethod
     def of(size: Length, offset: Length | None = None) -> TumblingEventTimeWindows[Value]:
-        """Return windows of a size, aligned to multiples of it plus an offset."""
+        """Return windows of a size, aligned to multiples of it plus an offset: Times, Durations or milliseconds.
+
+        Example:
+            >>> TumblingEventTimeWindows.of(Time.hours(1), Time.minutes(15))
+            TumblingEventTimeWindows(3600000, 900000)
+        """
         return TumblingEventTimeWindows(to_millis(size), _offset(offset))
 
 
 class TumblingProcessingTimeWindows(_Tumbling[T], _ByProcessingTime[T]):
-    """Adjacent windows of one size, in processing time."""
+    """Adjacent windows of one size, in processing time.
+
+    Example:
+        >>> from millstream.datastream.window import TumblingProcessingTimeWindows
+        >>> from millstream.testing import WindowHarness
+        >>> with WindowHarness(TumblingProcessingTimeWindows.of(10), max, None, "reduce") as harness:
+        ...     harness.process_elements([3, 8, 5])
+        ...     harness.set_processing_time(10)
+        ...     harness.output()
+        [8]
+    """
 
     @staticmethod
     def of(size: Length, offset: Length | None = None) -> TumblingProcessingTimeWindows[Value]:
-        """Return windows of a size, aligned to multiples of it plus an offset."""
+        """Return windows of a size, aligned to multiples of it plus an offset: Times, Durations or milliseconds.
+
+        Example:
+            >>> TumblingProcessingTimeWindows.of(Time.seconds(5))
+            TumblingProcessingTimeWindows(5000, 0)
+        """
         return TumblingProcessingTimeWindows(to_millis(size), _offset(offset))
 
 
@@ -206,29 +292,68 @@ class _Sliding(_TimeWindows[T]):
 
 
 class SlidingEventTimeWindows(_Sliding[T], _ByEventTime[T]):
-    """Windows of one size that start at every slide, in event time."""
+    """Windows of one size that start at every slide, in event time; a record is in several of them.
+
+    Example:
+        >>> from millstream.common import WatermarkStrategy
+        >>> from millstream.datastream.window import SlidingEventTimeWindows
+        >>> by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda time, _: time)
+        >>> times = env.from_collection([1, 4, 11]).assign_timestamps_and_watermarks(by_time)
+        >>> windows = times.window_all(SlidingEventTimeWindows.of(10, 5))
+        >>> list(windows.apply(lambda window, inputs: [(window.start, window.end, list(inputs))]).execute_and_collect())
+        [(-5, 5, [1, 4]), (0, 10, [1, 4]), (5, 15, [11]), (10, 20, [11])]
+    """
 
     @staticmethod
     def of(size: Length, slide: Length, offset: Length | None = None) -> SlidingEventTimeWindows[Value]:
-        """Return windows of a size that start at every slide, plus an offset."""
+        """Return windows of a size that start at every slide, plus an offset: Times, Durations or milliseconds.
+
+        Example:
+            >>> SlidingEventTimeWindows.of(Time.hours(1), Time.minutes(15))
+            SlidingEventTimeWindows(3600000, 900000, 0)
+        """
         return SlidingEventTimeWindows(to_millis(size), to_millis(slide), _offset(offset))
 
 
 class SlidingProcessingTimeWindows(_Sliding[T], _ByProcessingTime[T]):
-    """Windows of one size that start at every slide, in processing time."""
+    """Windows of one size that start at every slide, in processing time; a record is in several of them.
+
+    Example:
+        >>> from millstream.datastream.window import SlidingProcessingTimeWindows
+        >>> from millstream.testing import WindowHarness
+        >>> with WindowHarness(SlidingProcessingTimeWindows.of(10, 5), max, None, "reduce") as harness:
+        ...     harness.process_elements([3, 8, 5])
+        ...     harness.set_processing_time(10)
+        ...     harness.output()
+        [8, 8]
+    """
 
     @staticmethod
     def of(size: Length, slide: Length, offset: Length | None = None) -> SlidingProcessingTimeWindows[Value]:
-        """Return windows of a size that start at every slide, plus an offset."""
+        """Return windows of a size that start at every slide, plus an offset: Times, Durations or milliseconds.
+
+        Example:
+            >>> SlidingProcessingTimeWindows.of(Time.seconds(10), Time.seconds(5))
+            SlidingProcessingTimeWindows(10000, 5000, 0)
+        """
         return SlidingProcessingTimeWindows(to_millis(size), to_millis(slide), _offset(offset))
 
 
 class SessionWindowTimeGapExtractor(ABC):
-    """Extracts the session gap from a record."""
+    """Extracts the session gap from a record, for `with_dynamic_gap()`, which also takes a plain function.
+
+    Example:
+        >>> from millstream.datastream.window import EventTimeSessionWindows, SessionWindowTimeGapExtractor
+        >>> class ByUser(SessionWindowTimeGapExtractor):
+        ...     def extract(self, element):
+        ...         return 30_000 if element["user"] == "ann" else 10_000
+        >>> EventTimeSessionWindows.with_dynamic_gap(ByUser()).assign_windows({"user": "ann"}, 5_000, None)
+        [TimeWindow(start=5000, end=35000)]
+    """
 
     @abstractmethod
     def extract(self, element: Value) -> int:
-        """Return the gap after a record in milliseconds."""
+        """Return the gap after a record in milliseconds; it must be above 0."""
 
 
 class _Sessions(_TimeWindows[T], MergingWindowAssigner[T, TimeWindow]):
@@ -261,137 +386,104 @@ def _extractor(extractor: UserCode) -> Callable[[Value], int]:
 
 
 class EventTimeSessionWindows(_Sessions[T], _ByEventTime[T]):
-    """Sessions in event time."""
+    """Sessions in event time: windows that grow while records arrive within a gap of each other.
+
+    Example:
+        >>> from millstream.common import WatermarkStrategy
+        >>> from millstream.datastream.window import EventTimeSessionWindows
+        >>> by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda time, _: time)
+        >>> times = env.from_collection([1, 4, 30]).assign_timestamps_and_watermarks(by_time)
+        >>> windows = times.window_all(EventTimeSessionWindows.with_gap(10))
+        >>> list(windows.apply(lambda window, inputs: [(window.start, window.end, list(inputs))]).execute_and_collect())
+        [(1, 14, [1, 4]), (30, 40, [30])]
+    """
 
     def __init__(self, session_gap: int) -> None:
         super().__init__(session_gap)
 
     @staticmethod
     def with_gap(size: Length) -> EventTimeSessionWindows[Value]:
-        """Return sessions that end after a gap without records."""
+        """Return sessions that end after a gap without records: a Time, a Duration or milliseconds.
+
+        Example:
+            >>> EventTimeSessionWindows.with_gap(Time.minutes(30))
+            EventTimeSessionWindows(1800000)
+        """
         return EventTimeSessionWindows(to_millis(size))
 
     @staticmethod
     def with_dynamic_gap(extractor: UserCode) -> EventTimeSessionWindows[Value]:
-        """Return sessions whose gap the extractor reads from each record."""
+        """Return sessions whose gap the extractor reads from each record.
+
+        Example:
+            >>> sessions = EventTimeSessionWindows.with_dynamic_gap(lambda event: event["gap"])
+            >>> sessions.assign_windows({"gap": 7}, 100, None)
+            [TimeWindow(start=100, end=107)]
+        """
         return DynamicEventTimeSessionWindows(extractor)
 
 
 class ProcessingTimeSessionWindows(_Sessions[T], _ByProcessingTime[T]):
-    """Sessions in processing time."""
+    """Sessions in processing time: windows that grow while records arrive within a gap of each other.
+
+    Example:
+        >>> from millstream.datastream.window import ProcessingTimeSessionWindows
+        >>> from millstream.testing import WindowHarness
+        >>> with WindowHarness(ProcessingTimeSessionWindows.with_gap(10), max, None, "reduce") as harness:
+        ...     harness.process_element(3)
+        ...     harness.set_processing_time(6)
+        ...     harness.process_element(8)
+        ...     harness.set_processing_time(16)
+        ...     harness.output()
+        [8]
+    """
 
     def __init__(self, session_gap: int) -> None:
         super().__init__(session_gap)
 
     @staticmethod
     def with_gap(size: Length) -> ProcessingTimeSessionWindows[Value]:
-        """Return sessions that end after a gap without records."""
+        """Return sessions that end after a gap without records: a Time, a Duration or milliseconds.
+
+        Example:
+            >>> ProcessingTimeSessionWindows.with_gap(Time.minutes(30))
+            ProcessingTimeSessionWindows(1800000)
+        """
         return ProcessingTimeSessionWindows(to_millis(size))
 
     @staticmethod
     def with_dynamic_gap(extractor: UserCode) -> ProcessingTimeSessionWindows[Value]:
-        """Return sessions whose gap the extractor reads from each record."""
+        """Return sessions whose gap the extractor reads from each record.
+
+        Example:
+            >>> ProcessingTimeSessionWindows.with_dynamic_gap(lambda event: event["gap"])
+            DynamicProcessingTimeSessionWindows(dynamic gap)
+        """
         return DynamicProcessingTimeSessionWindows(extractor)
 
 
 class DynamicEventTimeSessionWindows(EventTimeSessionWindows[T]):
-    """Sessions in event time, with a gap per record."""
+    """Sessions in event time, with a gap per record: those of `EventTimeSessionWindows.with_dynamic_gap()`.
+
+    Example:
+        >>> DynamicEventTimeSessionWindows(lambda event: event["gap"]).assign_windows({"gap": 7}, 100, None)
+        [TimeWindow(start=100, end=107)]
+    """
 
     def __init__(self, session_window_time_gap_extractor: UserCode) -> None:
         _Sessions.__init__(self, _extractor(session_window_time_gap_extractor))
 
 
 class DynamicProcessingTimeSessionWindows(ProcessingTimeSessionWindows[T]):
-    """Sessions in processing time, with a gap per record."""
+    """Sessions in processing time, with a gap per record: those of `ProcessingTimeSessionWindows.with_dynamic_gap()`.
+
+    Example:
+        >>> DynamicProcessingTimeSessionWindows(lambda event: event["gap"])
+        DynamicProcessingTimeSessionWindows(dynamic gap)
+    """
 
     def __init__(self, session_window_time_gap_extractor: UserCode) -> None:
         _Sessions.__init__(self, _extractor(session_window_time_gap_extractor))
-
-
-class GlobalWindows(WindowAssigner[T, GlobalWindow]):
-    """One window for all records; it fires only with a trigger that the program sets."""
-
-    @staticmethod
-    def create() -> GlobalWindows[Value]:
-        """Return the assigner; the window never ends, so set a trigger."""
-        return GlobalWindows()
-
-    def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[GlobalWindow]:
-        return [GLOBAL]
-
-    def get_default_trigger(self, env: Environment = None) -> Trigger[T, GlobalWindow]:
-        return NeverTrigger()
-
-    def is_event_time(self) -> bool:
-        return False
-
-    def __repr__(self) -> str:
-        return "GlobalWindows()"
-
-
-class CountTumblingWindowAssigner(WindowAssigner[T, CountWindow]):
-    """Windows of a number of consecutive records."""
-
-    def __init__(self, window_size: int) -> None:
-        if window_size < 1:
-            raise InvalidProgramError(f"The size of a count window must be at least 1, it is {window_size}.")
-        self.size = window_size
-        self._seen = ValueStateDescriptor("tumble-count-assigner")
-
-    @staticmethod
-    def of(window_size: int) -> CountTumblingWindowAssigner[Value]:
-        """Return windows of a number of records."""
-        return CountTumblingWindowAssigner(window_size)
-
-    def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[CountWindow]:
-        state = context.get_runtime_context().get_state(self._seen)
-        seen = state.value() or 0
-        state.update(seen + 1)
-        return [CountWindow(seen // self.size)]
-
-    def get_default_trigger(self, env: Environment = None) -> Trigger[T, CountWindow]:
-        # A full window has ended: no record can be added.
-        return PurgingTrigger(CountTrigger(self.size))
-
-    def is_event_time(self) -> bool:
-        return False
-
-    def __repr__(self) -> str:
-        return f"CountTumblingWindowAssigner({self.size})"
-
-
-class CountSlidingWindowAssigner(WindowAssigner[T, CountWindow]):
-    """Windows of a number of records; a new one starts with every slide."""
-
-    def __init__(self, window_size: int, window_slide: int) -> None:
-        if window_size < 1 or window_slide < 1:
-            raise InvalidProgramError(
-                f"Size and slide of a count window must be at least 1, they are {window_size} and {window_slide}."
-            )
-        self.size = window_size
-        self.slide = window_slide
-        self._seen = ValueStateDescriptor("slide-count-assigner")
-
-    @staticmethod
-    def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner[Value]:
-        """Return windows of `window_size` records; a new one starts every `window_slide` records."""
-        return CountSlidingWindowAssigner(window_size, window_slide)
-
-    def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[CountWindow]:
-        state = context.get_runtime_context().get_state(self._seen)
-        seen = state.value() or 0
-        state.update(seen + 1)
-        first, last = max((seen - self.size) // self.slide + 1, 0), seen // self.slide
-        return [CountWindow(i) for i in range(last, first - 1, -1)]
-
-    def get_default_trigger(self, env: Environment = None) -> Trigger[T, CountWindow]:
-        return PurgingTrigger(CountTrigger(self.size))
-
-    def is_event_time(self) -> bool:
-        return False
-
-    def __repr__(self) -> str:
-        return f"CountSlidingWindowAssigner({self.size}, {self.slide})"
 
 
 # Called with: the resulting window, the merged windows, its state window, and the state windows merged into that.

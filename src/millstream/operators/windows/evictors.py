@@ -14,7 +14,13 @@ from millstream.operators.windows.windows import Window
 
 
 class TimestampedValue:
-    """A record in a window, with its timestamp."""
+    """A record in a window, with its timestamp, as an evictor sees it.
+
+    Example:
+        >>> from millstream.datastream.window import TimestampedValue
+        >>> TimestampedValue("click", 7).get_value()
+        'click'
+    """
 
     __slots__ = ("timestamp", "value")
 
@@ -23,15 +29,30 @@ class TimestampedValue:
         self.timestamp = timestamp
 
     def get_value(self) -> Value:
-        """Return the record."""
+        """Return the record.
+
+        Example:
+            >>> TimestampedValue("click", 7).get_value()
+            'click'
+        """
         return self.value
 
     def get_timestamp(self) -> int:
-        """Return its timestamp."""
+        """Return its timestamp, -2^63 if it has none.
+
+        Example:
+            >>> TimestampedValue("click", 7).get_timestamp()
+            7
+        """
         return MIN_WATERMARK if self.timestamp is None else self.timestamp
 
     def has_timestamp(self) -> bool:
-        """Return whether it has a timestamp."""
+        """Return whether it has a timestamp.
+
+        Example:
+            >>> TimestampedValue("click", None).has_timestamp()
+            False
+        """
         return self.timestamp is not None
 
 
@@ -61,18 +82,49 @@ _Context = EvictorContext
 
 
 class Evictor(ABC):
-    """Removes records from a window that fires, before or after its window function is called.
+    """Removes records from a window that fires, before or after its window function is called. Not in PyFlink.
 
     `elements` is a list of TimestampedValue; the evictor removes records from it in place.
+
+    Example:
+        >>> from millstream.datastream.window import Evictor
+        >>> class Positive(Evictor):
+        ...     def evict_before(self, elements, size, window, ctx):
+        ...         elements[:] = [element for element in elements if element.value > 0]
+        >>> windows = env.from_collection([3, -1, -2, 5]).count_window_all(2).evictor(Positive())
+        >>> list(windows.reduce(lambda a, b: a + b).execute_and_collect())
+        [3, 5]
     """
 
     EvictorContext = EvictorContext
 
     def evict_before(self, elements: list[TimestampedValue], size: int, window: Window, ctx: _Context) -> None:
-        """Remove records before the window function is called."""
+        """Remove records before the window function is called; by default none.
+
+        Args:
+            elements: the records of the window, to change in place.
+            size: their number.
+            window: the window.
+            ctx: gives the time and the metrics.
+
+        Example:
+            >>> from millstream.datastream.window import CountEvictor
+            >>> elements = [TimestampedValue(value, None) for value in "abc"]
+            >>> CountEvictor.of(2).evict_before(elements, 3, None, None)
+            >>> [element.value for element in elements]
+            ['b', 'c']
+        """
 
     def evict_after(self, elements: list[TimestampedValue], size: int, window: Window, ctx: _Context) -> None:
-        """Remove records after the window function was called."""
+        """Remove records after the window function was called; by default none.
+
+        Example:
+            >>> from millstream.datastream.window import CountEvictor
+            >>> elements = [TimestampedValue(value, None) for value in "abc"]
+            >>> CountEvictor.of(2, do_evict_after=True).evict_after(elements, 3, None, None)
+            >>> [element.value for element in elements]
+            ['b', 'c']
+        """
 
 
 class _BeforeOrAfter(Evictor):
@@ -92,7 +144,14 @@ class _BeforeOrAfter(Evictor):
 
 
 class CountEvictor(_BeforeOrAfter):
-    """Retains the last `max_count` records."""
+    """Retains the last `max_count` records. Not in PyFlink.
+
+    Example:
+        >>> from millstream.datastream.window import CountEvictor
+        >>> windows = env.from_collection([1, 2, 3, 4, 5, 6]).count_window_all(3).evictor(CountEvictor.of(2))
+        >>> list(windows.apply(lambda window, inputs: [list(inputs)]).execute_and_collect())
+        [[2, 3], [5, 6]]
+    """
 
     def __init__(self, max_count: int, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after)
@@ -102,7 +161,13 @@ class CountEvictor(_BeforeOrAfter):
 
     @staticmethod
     def of(max_count: int, do_evict_after: bool = False) -> CountEvictor:
-        """Retain the last `max_count` records of a window."""
+        """Retain the last `max_count` records of a window.
+
+        Example:
+            >>> windows = env.from_collection([1, 2, 3]).count_window_all(3).evictor(CountEvictor.of(1))
+            >>> list(windows.apply(lambda window, inputs: [list(inputs)]).execute_and_collect())
+            [[3]]
+        """
         return CountEvictor(max_count, do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue]) -> None:
@@ -110,7 +175,17 @@ class CountEvictor(_BeforeOrAfter):
 
 
 class TimeEvictor(_BeforeOrAfter):
-    """Retains the records within a duration of the latest one."""
+    """Retains the records within a duration of the latest one; records without timestamps stay. Not in PyFlink.
+
+    Example:
+        >>> from millstream.common import WatermarkStrategy
+        >>> from millstream.datastream.window import TimeEvictor
+        >>> by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda time, _: time)
+        >>> times = env.from_collection([1, 12, 15]).assign_timestamps_and_watermarks(by_time)
+        >>> windows = times.count_window_all(3).evictor(TimeEvictor.of(10))
+        >>> list(windows.apply(lambda window, inputs: [list(inputs)]).execute_and_collect())
+        [[12, 15]]
+    """
 
     def __init__(self, window_size: int, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after)
@@ -118,7 +193,14 @@ class TimeEvictor(_BeforeOrAfter):
 
     @staticmethod
     def of(window_size: Time | Duration | int, do_evict_after: bool = False) -> TimeEvictor:
-        """Retain the records of the last `window_size` milliseconds."""
+        """Retain the records of the last `window_size`: a Time, a Duration or milliseconds.
+
+        Example:
+            >>> elements = [TimestampedValue(time, time) for time in (1_000, 12_000, 15_000)]
+            >>> TimeEvictor.of(Time.seconds(10)).evict_before(elements, 3, None, None)
+            >>> [element.value for element in elements]
+            [12000, 15000]
+        """
         return TimeEvictor(to_millis(window_size), do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue]) -> None:
@@ -129,7 +211,15 @@ class TimeEvictor(_BeforeOrAfter):
 
 
 class DeltaEvictor(_BeforeOrAfter):
-    """Removes the records that are at least a threshold away from the last one."""
+    """Removes the records that are at least a threshold away from the last one. Not in PyFlink.
+
+    Example:
+        >>> from millstream.datastream.window import DeltaEvictor
+        >>> near = DeltaEvictor.of(10, lambda value, last: abs(value - last))
+        >>> windows = env.from_collection([100, 3, 8]).count_window_all(3).evictor(near)
+        >>> list(windows.apply(lambda window, inputs: [list(inputs)]).execute_and_collect())
+        [[3, 8]]
+    """
 
     def __init__(self, threshold: float, delta_function: UserCode, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after)
@@ -139,7 +229,14 @@ class DeltaEvictor(_BeforeOrAfter):
 
     @staticmethod
     def of(threshold: float, delta_function: UserCode, do_evict_after: bool = False) -> DeltaEvictor:
-        """Retain the records whose `delta_function` with the last one is below the threshold."""
+        """Retain the records whose `delta_function` with the last one is below the threshold.
+
+        Example:
+            >>> elements = [TimestampedValue(value, None) for value in (100, 3, 8)]
+            >>> DeltaEvictor.of(10, lambda value, last: abs(value - last)).evict_before(elements, 3, None, None)
+            >>> [element.value for element in elements]
+            [3, 8]
+        """
         return DeltaEvictor(threshold, delta_function, do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue]) -> None:

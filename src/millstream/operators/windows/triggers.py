@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from enum import Enum
 from typing import Generic, TypeVar
 
-from millstream.common.aliases import UserCode, Value
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.time import Duration, Time, to_millis
-from millstream.common.typeinfo import TypeInformation
 from millstream.operators.functions.metrics import MetricGroup
-from millstream.operators.windows.windows import AnyWindow, TimeWindow, Window
-from millstream.state.descriptors import ReducingStateDescriptor, StateDescriptor, ValueStateDescriptor
+from millstream.operators.windows.windows import TimeWindow
+from millstream.state.descriptors import ReducingStateDescriptor, StateDescriptor
 
 T = TypeVar("T")
 W = TypeVar("W")
 
 
 class TriggerResult(Enum):
-    """The decision of a trigger; the value is (fire, purge)."""
+    """The decision of a trigger: to fire the window, to clear its contents, both or neither.
+
+    Example:
+        >>> from millstream.datastream.window import TriggerResult
+        >>> [(result.name, result.is_fire(), result.is_purge()) for result in TriggerResult]
+        [('CONTINUE', False, False), ('FIRE_AND_PURGE', True, True), ('FIRE', True, False), ('PURGE', False, True)]
+    """
 
     CONTINUE = (False, False)
     FIRE_AND_PURGE = (True, True)
@@ -28,11 +32,21 @@ class TriggerResult(Enum):
     PURGE = (False, True)
 
     def is_fire(self) -> bool:
-        """Return whether the window function is called."""
+        """Return whether the window function is called.
+
+        Example:
+            >>> TriggerResult.FIRE.is_fire(), TriggerResult.PURGE.is_fire()
+            (True, False)
+        """
         return self.value[0]
 
     def is_purge(self) -> bool:
-        """Return whether the window's contents are cleared."""
+        """Return whether the window's contents are cleared.
+
+        Example:
+            >>> TriggerResult.FIRE.is_purge(), TriggerResult.FIRE_AND_PURGE.is_purge()
+            (False, True)
+        """
         return self.value[1]
 
 
@@ -94,41 +108,134 @@ _MergeContext = OnMergeContext
 
 
 class Trigger(ABC, Generic[T, W]):
-    """Decides when a window fires. Triggers are stateless objects: their state is in the context."""
+    """Decides when a window fires. Triggers are stateless objects: their state is in the context.
+
+    Example:
+        >>> from millstream.datastream.window import EventTimeTrigger, TriggerResult, TumblingEventTimeWindows
+        >>> from millstream.testing import WindowHarness
+        >>> class AtLast(EventTimeTrigger):
+        ...     def on_element(self, element, timestamp, window, ctx):
+        ...         at_end = super().on_element(element, timestamp, window, ctx)
+        ...         return TriggerResult.FIRE if element == "last" else at_end
+        >>> concat = lambda window, inputs: [" ".join(inputs)]
+        >>> with WindowHarness(TumblingEventTimeWindows.of(10), concat, None, "apply", trigger=AtLast()) as harness:
+        ...     for time, word in enumerate(["first", "last"]):
+        ...         harness.process_element(word, timestamp=time)
+        ...     harness.output()
+        ['first last']
+    """
 
     TriggerContext = TriggerContext
     OnMergeContext = OnMergeContext
 
     @abstractmethod
     def on_element(self, element: T, timestamp: int, window: W, ctx: _Context) -> TriggerResult:
-        """Handle a record that was added to the window."""
+        """Handle a record that was added to the window; return whether the window fires.
+
+        Args:
+            element: the record.
+            timestamp: its timestamp in milliseconds.
+            window: the window.
+            ctx: gives time, timers and state of the key and window.
+
+        Example:
+            >>> from millstream.datastream.window import CountTrigger, GlobalWindows, TriggerResult
+            >>> class AtStop(CountTrigger):
+            ...     def on_element(self, element, timestamp, window, ctx):
+            ...         return TriggerResult.FIRE_AND_PURGE if element == "stop" else TriggerResult.CONTINUE
+            >>> words = env.from_collection(["to", "be", "stop", "or", "stop"])
+            >>> windows = words.window_all(GlobalWindows.create()).trigger(AtStop(1))
+            >>> list(windows.apply(lambda window, inputs: [list(inputs)]).execute_and_collect())
+            [['to', 'be', 'stop'], ['or', 'stop']]
+        """
 
     @abstractmethod
     def on_processing_time(self, time: int, window: W, ctx: _Context) -> TriggerResult:
-        """Handle a due processing-time timer."""
+        """Handle a due processing-time timer of the window; return whether the window fires.
+
+        Example:
+            >>> from millstream.datastream.window import TimeWindow, TriggerResult
+            >>> ProcessingTimeTrigger().on_processing_time(9, TimeWindow(0, 10), None)
+            <TriggerResult.FIRE: (True, False)>
+        """
 
     @abstractmethod
     def on_event_time(self, time: int, window: W, ctx: _Context) -> TriggerResult:
-        """Handle a due event-time timer."""
+        """Handle a due event-time timer of the window; return whether the window fires.
+
+        Example:
+            >>> from millstream.datastream.window import TimeWindow
+            >>> EventTimeTrigger().on_event_time(9, TimeWindow(0, 10), None)
+            <TriggerResult.FIRE: (True, False)>
+        """
 
     def can_merge(self) -> bool:
-        """Return whether the trigger supports merging windows."""
+        """Return whether the trigger supports windows that merge; by default it does not.
+
+        Example:
+            >>> from millstream.datastream.window import DeltaTrigger
+            >>> EventTimeTrigger().can_merge(), DeltaTrigger.of(1, lambda a, b: b - a).can_merge()
+            (True, False)
+        """
         return False
 
     def on_merge(self, window: W, ctx: _MergeContext) -> None:
-        """Handle the merge of windows into this one."""
+        """Handle the merge of windows into this one: merge their states, and register timers again.
+
+        Example:
+            >>> from millstream.datastream.window import CountTrigger, EventTimeSessionWindows
+            >>> from millstream.testing import WindowHarness
+            >>> class Loud(CountTrigger):
+            ...     def on_merge(self, window, ctx):
+            ...         super().on_merge(window, ctx)
+            ...         print("merged into", window)
+            >>> sessions = EventTimeSessionWindows.with_gap(10)
+            >>> with WindowHarness(sessions, max, None, "reduce", trigger=Loud(3)) as harness:
+            ...     harness.process_element(1, timestamp=0)
+            ...     harness.process_element(2, timestamp=5)
+            merged into TimeWindow(start=0, end=15)
+        """
 
     @abstractmethod
     def clear(self, window: W, ctx: _Context) -> None:
-        """Delete the timers and state of a window that was removed."""
+        """Delete the timers and state of a window that has ended.
+
+        Example:
+            >>> from millstream.datastream.window import EventTimeTrigger, TumblingEventTimeWindows
+            >>> from millstream.testing import WindowHarness
+            >>> class Loud(EventTimeTrigger):
+            ...     def clear(self, window, ctx):
+            ...         super().clear(window, ctx)
+            ...         print("clear", window)
+            >>> with WindowHarness(TumblingEventTimeWindows.of(10), max, None, "reduce", trigger=Loud()) as harness:
+            ...     harness.process_element(1, timestamp=0)
+            ...     harness.process_watermark(9)
+            clear TimeWindow(start=0, end=10)
+        """
 
 
 class EventTimeTrigger(Trigger[T, TimeWindow]):
-    """Fires when the watermark passes the end of the window, and for every late record after that."""
+    """Fires when the watermark passes the end of the window, and for every late record after that.
+
+    Example:
+        >>> from millstream.datastream.window import EventTimeTrigger, TumblingEventTimeWindows
+        >>> from millstream.testing import WindowHarness
+        >>> trigger = EventTimeTrigger.create()
+        >>> with WindowHarness(TumblingEventTimeWindows.of(10), max, None, "reduce", trigger=trigger) as harness:
+        ...     harness.process_element(3, timestamp=3)
+        ...     harness.process_watermark(9)
+        ...     harness.output()
+        [3]
+    """
 
     @staticmethod
     def create() -> EventTimeTrigger[Value]:
-        """Fire when the watermark reaches the window's end."""
+        """Fire when the watermark reaches the window's end.
+
+        Example:
+            >>> EventTimeTrigger.create().can_merge()
+            True
+        """
         return EventTimeTrigger()
 
     def on_element(self, element: T, timestamp: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
@@ -155,11 +262,27 @@ class EventTimeTrigger(Trigger[T, TimeWindow]):
 
 
 class ProcessingTimeTrigger(Trigger[T, TimeWindow]):
-    """Fires when the processing time passes the end of the window."""
+    """Fires when the processing time passes the end of the window.
+
+    Example:
+        >>> from millstream.datastream.window import ProcessingTimeTrigger, TumblingProcessingTimeWindows
+        >>> from millstream.testing import WindowHarness
+        >>> trigger = ProcessingTimeTrigger.create()
+        >>> with WindowHarness(TumblingProcessingTimeWindows.of(10), max, None, "reduce", trigger=trigger) as harness:
+        ...     harness.process_element(3)
+        ...     harness.set_processing_time(10)
+        ...     harness.output()
+        [3]
+    """
 
     @staticmethod
     def create() -> ProcessingTimeTrigger[Value]:
-        """Fire when the processing time reaches the window's end."""
+        """Fire when the processing time reaches the window's end.
+
+        Example:
+            >>> ProcessingTimeTrigger.create().can_merge()
+            True
+        """
         return ProcessingTimeTrigger()
 
     def on_element(self, element: T, timestamp: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
@@ -221,6 +344,7 @@ class _ContinuousTrigger(Trigger[T, TimeWindow]):
         return FIRE
 
     def register_next_fire_timestamp(self, time: int, window: TimeWindow, ctx: TriggerContext) -> None:
+        """Register the next firing: an interval after a time, at the latest at the end of the window."""
         following = min(time + self.interval, window.max_timestamp())
         ctx.get_partitioned_state(self._fire_time).add(following)
         self._register(ctx, following)
@@ -243,11 +367,28 @@ class _ContinuousTrigger(Trigger[T, TimeWindow]):
 
 
 class ContinuousEventTimeTrigger(_ContinuousTrigger[T]):
-    """Fires periodically in event time, and at the end of the window."""
+    """Fires periodically in event time, and at the end of the window.
+
+    Example:
+        >>> from millstream.datastream.window import ContinuousEventTimeTrigger, TumblingEventTimeWindows
+        >>> from millstream.testing import WindowHarness
+        >>> trigger, add = ContinuousEventTimeTrigger.of(4), lambda a, b: a + b
+        >>> with WindowHarness(TumblingEventTimeWindows.of(10), add, None, "reduce", trigger=trigger) as harness:
+        ...     for time in (1, 5, 9):
+        ...         harness.process_element(1, timestamp=time)
+        ...         harness.process_watermark(time)
+        ...     harness.output()
+        [2, 3, 3]
+    """
 
     @staticmethod
     def of(interval: Time | Duration | int) -> ContinuousEventTimeTrigger[Value]:
-        """Fire at this interval of event time."""
+        """Fire at this interval of event time: a Time, a Duration or milliseconds.
+
+        Example:
+            >>> ContinuousEventTimeTrigger.of(Time.seconds(10)).interval
+            10000
+        """
         return ContinuousEventTimeTrigger(to_millis(interval))
 
     def on_element(self, element: T, timestamp: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
@@ -271,11 +412,27 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger[T]):
 
 
 class ContinuousProcessingTimeTrigger(_ContinuousTrigger[T]):
-    """Fires periodically in processing time."""
+    """Fires periodically in processing time.
+
+    Example:
+        >>> from millstream.datastream.window import ContinuousProcessingTimeTrigger, GlobalWindows
+        >>> from millstream.testing import WindowHarness
+        >>> trigger, add = ContinuousProcessingTimeTrigger.of(5), lambda a, b: a + b
+        >>> with WindowHarness(GlobalWindows.create(), add, None, "reduce", trigger=trigger) as harness:
+        ...     harness.process_elements([1, 2])
+        ...     harness.set_processing_time(5)
+        ...     harness.output()
+        [3]
+    """
 
     @staticmethod
     def of(interval: Time | Duration | int) -> ContinuousProcessingTimeTrigger[Value]:
-        """Fire at this interval of processing time."""
+        """Fire at this interval of processing time: a Time, a Duration or milliseconds.
+
+        Example:
+            >>> ContinuousProcessingTimeTrigger.of(Time.seconds(10)).interval
+            10000
+        """
         return ContinuousProcessingTimeTrigger(to_millis(interval))
 
     def on_element(self, element: T, timestamp: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
@@ -293,172 +450,3 @@ class ContinuousProcessingTimeTrigger(_ContinuousTrigger[T]):
 
     def _delete(self, ctx: TriggerContext, time: int) -> None:
         ctx.delete_processing_time_timer(time)
-
-
-def _add(a: int, b: int) -> int:
-    return a + b
-
-
-class CountTrigger(Trigger[T, AnyWindow]):
-    """Fires after every `max_count` records."""
-
-    def __init__(self, window_size: int) -> None:
-        self.count = window_size
-        self._seen = ReducingStateDescriptor("count", _add)
-
-    @staticmethod
-    def of(window_size: int) -> CountTrigger[Value]:
-        """Fire after every `max_count` records."""
-        return CountTrigger(window_size)
-
-    def on_element(self, element: T, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        seen = ctx.get_partitioned_state(self._seen)
-        seen.add(1)
-        if seen.get() >= self.count:
-            seen.clear()
-            return FIRE
-        return CONTINUE
-
-    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        return CONTINUE
-
-    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        return CONTINUE
-
-    def can_merge(self) -> bool:
-        return True
-
-    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
-        ctx.merge_partitioned_state(self._seen)
-
-    def clear(self, window: Window, ctx: TriggerContext) -> None:
-        ctx.get_partitioned_state(self._seen).clear()
-
-
-class DeltaTrigger(Trigger[T, AnyWindow]):
-    """Fires when the delta between a record and the one at the last firing exceeds a threshold."""
-
-    def __init__(self, threshold: float, delta_function: Callable[[Value, Value], float]) -> None:
-        self.threshold = threshold
-        self.delta: Callable[[Value, Value], float] = getattr(delta_function, "get_delta", delta_function)
-        self._last = ValueStateDescriptor("last-element")
-
-    @staticmethod
-    def of(threshold: float, delta_function: UserCode, type_info: TypeInformation | None = None) -> DeltaTrigger[Value]:
-        """Fire when `delta_function` of the record at the last firing and a new one exceeds the threshold."""
-        return DeltaTrigger(threshold, delta_function)
-
-    def on_element(self, element: T, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        last = ctx.get_partitioned_state(self._last)
-        before = last.value()
-        if before is None:
-            last.update(element)
-            return CONTINUE
-        if self.delta(before, element) > self.threshold:
-            last.update(element)
-            return FIRE
-        return CONTINUE
-
-    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        return CONTINUE
-
-    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        return CONTINUE
-
-    def clear(self, window: Window, ctx: TriggerContext) -> None:
-        ctx.get_partitioned_state(self._last).clear()
-
-
-class NeverTrigger(Trigger[T, AnyWindow]):
-    """Never fires."""
-
-    def on_element(self, element: T, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        return CONTINUE
-
-    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        return CONTINUE
-
-    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        return CONTINUE
-
-    def can_merge(self) -> bool:
-        return True
-
-    def clear(self, window: Window, ctx: TriggerContext) -> None:
-        pass
-
-
-class _Nested(Trigger[T, AnyWindow]):
-    """A trigger that wraps another one."""
-
-    def __init__(self, nested_trigger: Trigger[T, AnyWindow]) -> None:
-        if not isinstance(nested_trigger, Trigger):
-            raise InvalidProgramError(f"{type(self).__name__} wraps another trigger, not {nested_trigger!r}.")
-        self.nested = nested_trigger
-
-    @abstractmethod
-    def _change(self, result: TriggerResult, window: Window, ctx: TriggerContext) -> TriggerResult: ...
-
-    def on_element(self, element: T, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        return self._change(self.nested.on_element(element, timestamp, window, ctx), window, ctx)
-
-    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        return self._change(self.nested.on_processing_time(time, window, ctx), window, ctx)
-
-    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        return self._change(self.nested.on_event_time(time, window, ctx), window, ctx)
-
-    def can_merge(self) -> bool:
-        return self.nested.can_merge()
-
-    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
-        self.nested.on_merge(window, ctx)
-
-    def clear(self, window: Window, ctx: TriggerContext) -> None:
-        self.nested.clear(window, ctx)
-
-
-class PurgingTrigger(_Nested[T]):
-    """Clears the window's contents whenever the nested trigger fires."""
-
-    @staticmethod
-    def of(nested_trigger: Trigger[Value, AnyWindow]) -> PurgingTrigger[Value]:
-        """Clear the window's contents whenever the nested trigger fires."""
-        return PurgingTrigger(nested_trigger)
-
-    def _change(self, result: TriggerResult, window: Window, ctx: TriggerContext) -> TriggerResult:
-        return FIRE_AND_PURGE if result.is_fire() else result
-
-
-class NoRepeatedTrigger(_Nested[T]):
-    """Suppresses firings of the nested trigger while no record has arrived since the last one."""
-
-    def __init__(self, nested_trigger: Trigger[T, AnyWindow]) -> None:
-        super().__init__(nested_trigger)
-        self._fresh = ValueStateDescriptor("has-new-elements")
-
-    @staticmethod
-    def of(nested_trigger: Trigger[Value, AnyWindow]) -> NoRepeatedTrigger[Value]:
-        """Fire with the nested trigger, but not again without a new record."""
-        return NoRepeatedTrigger(nested_trigger)
-
-    def on_element(self, element: T, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        ctx.get_partitioned_state(self._fresh).update(True)
-        return super().on_element(element, timestamp, window, ctx)
-
-    def _change(self, result: TriggerResult, window: Window, ctx: TriggerContext) -> TriggerResult:
-        if not result.is_fire():
-            return result
-        fresh = ctx.get_partitioned_state(self._fresh)
-        if fresh.value():
-            fresh.clear()
-            return result
-        return PURGE if result.is_purge() else CONTINUE
-
-    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
-        super().on_merge(window, ctx)
-        ctx.get_partitioned_state(self._fresh).update(True)
-
-    def clear(self, window: Window, ctx: TriggerContext) -> None:
-        super().clear(window, ctx)
-        ctx.get_partitioned_state(self._fresh).clear()
