@@ -36,7 +36,8 @@ from millstream.table.sql_text import read_path, resolved_declaration
 from millstream.table.statement_planner import EXPLAIN_DETAILS, StatementPlanner
 from millstream.table.statement_set import StatementSet
 from millstream.table.statistics import analyze
-from millstream.table.table import Table, declaration_of, node_of
+from millstream.table.table import Table
+from millstream.table.table_base import declaration_of, node_of
 from millstream.table.table_config import TableConfig
 from millstream.table.table_descriptor import TableDescriptor
 from millstream.table.table_result import OkResult, RowsResult, TableResult, TextResult
