@@ -20,7 +20,7 @@ from millstream.sql.plan.nodes import Node
 from millstream.sql.schema import Fields
 
 if TYPE_CHECKING:
-    from millstream.table.table_base import TableBase
+    from millstream.table.table import Table
     from millstream.table.table_result import TableResult
 
 NULL = "<NULL>"
@@ -168,7 +168,7 @@ _SLOW = "Its rows have not arrived within {:g} s. Read all of them with <code>ta
 _TAKE = "with table.execute().collect() as rows: print(next(rows))"
 
 
-def as_html(table: TableBase, node: Node, zone: str, seconds: float = SECONDS) -> str:
+def as_html(table: Table, node: Node, zone: str, seconds: float = SECONDS) -> str:
     """Return a table as HTML; an unbounded query is not run.
 
     Args:
@@ -197,7 +197,7 @@ def _body(rows: Sequence[Sequence[str]]) -> str:
     return "".join(f"<tr>{''.join(f'<td>{escape(v)}</td>' for v in row)}</tr>" for row in rows)
 
 
-def _first_rows(table: TableBase, fields: Fields, zone: str, seconds: float) -> list[tuple[str, ...]] | None:
+def _first_rows(table: Table, fields: Fields, zone: str, seconds: float) -> list[tuple[str, ...]] | None:
     """Return up to one more than the displayed rows, after all changes; None on timeout."""
     result = table.fetch(ROWS + 1).execute()
     counts: dict[tuple[str, ...], int] = {}
