@@ -1,43 +1,46 @@
-"""Every example in a docstring runs and prints its documented output."""
+"""One docstring example of each family, and those that use Spark itself, print the same on Spark."""
 
 from __future__ import annotations
 
-import doctest
-import importlib
-import pkgutil
-from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-import millstream
 from millstream.common import Configuration
-from millstream.datastream import StreamExecutionEnvironment, launch_context
+from tests.support.docstring_examples import (
+    IN_ORDER,
+    configure,
+    examples_of,
+    modules_with_examples,
+    needs_spark,
+    run_example,
+)
 
 pytestmark = pytest.mark.spark
 
-
-def modules() -> Iterator[str]:
-    for module in pkgutil.walk_packages(millstream.__path__, "millstream."):
-        if not module.name.endswith(("__main__", "cli.main")):
-            yield module.name
-
-
-@pytest.fixture
-def _one_subtask(config: Configuration, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {k: str(v) for k, v in config.to_dict().items()}
-    monkeypatch.setattr(launch_context, "_command_line", {**settings, "parallelism.default": "1"})
-
-
-@pytest.mark.usefixtures("_one_subtask")
-@pytest.mark.parametrize("name", list(modules()))
-def test_docstring_examples_run(name: str) -> None:
-    module = importlib.import_module(name)
-    names = {"StreamExecutionEnvironment": StreamExecutionEnvironment}
-    failed, _ = doctest.testmod(module, extraglobs=names, optionflags=doctest.ELLIPSIS)
-    assert failed == 0
+FAMILIES = [
+    ("millstream.cep.stream", "CEP"),
+    ("millstream.connectors.files.source", "FileSource"),
+    ("millstream.datastream.async_data_stream", "AsyncDataStream"),
+    ("millstream.datastream.data_stream", "DataStream.key_by"),
+    ("millstream.datastream.stream_execution_environment", "StreamExecutionEnvironment"),
+    ("millstream.datastream.windowed_stream", "WindowedStream"),
+    ("millstream.table.compiled_plan", "CompiledPlan"),
+    ("millstream.table.table", "Table"),
+]
 
 
-def test_docstring_examples_exist() -> None:
-    finder = doctest.DocTestFinder(exclude_empty=True)
-    count = sum(len(t.examples) for name in modules() for t in finder.find(importlib.import_module(name)))
-    assert count > 30
+@pytest.fixture(autouse=True)
+def _on_spark(config: Configuration, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configure(monkeypatch, tmp_path, {k: str(v) for k, v in config.to_dict().items()} | IN_ORDER)
+
+
+@pytest.mark.parametrize(("module", "name"), FAMILIES)
+def test_docstring_example_prints_its_output_on_spark(module: str, name: str) -> None:
+    [test] = [test for test in examples_of(module) if test.name == f"{module}.{name}"]
+    assert not run_example(test)
+
+
+def test_docstring_examples_that_use_spark_print_their_output() -> None:
+    tests = [test for module in modules_with_examples() for test in examples_of(module) if needs_spark(test)]
+    assert not "".join(map(run_example, tests))

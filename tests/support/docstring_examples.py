@@ -1,0 +1,68 @@
+"""Runs the examples in docstrings, as doctest does, each in an empty directory and with an environment of its own.
+
+An example has the names of its module and three others, see `names_of`; it imports everything else.
+"""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millstream.datastream import StreamExecutionEnvironment, launch_context
+from millstream.table import StreamTableEnvironment
+from tests.support.paths import ROOT
+
+SOURCE = ROOT / "src"
+# The settings of environments: results are in order, and no greeting is printed.
+IN_ORDER = {"parallelism.default": "1", "millstream.quiet": "true"}
+LOCAL = {**IN_ORDER, "millstream.engine": "local"}
+
+
+def modules_with_examples() -> list[str]:
+    """Return the names of the modules of src with examples; none is imported."""
+    paths = [path.relative_to(SOURCE) for path in sorted(SOURCE.rglob("*.py")) if ">>> " in path.read_text()]
+    return [".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in paths]
+
+
+def examples_of(module: str) -> list[doctest.DocTest]:
+    """Return the docstrings of a module that have examples."""
+    tests = doctest.DocTestFinder().find(importlib.import_module(module))
+    return [test for test in tests if test.examples]
+
+
+def source_of(test: doctest.DocTest) -> str:
+    """Return the code of the examples of one docstring."""
+    return "".join(example.source for example in test.examples)
+
+
+def needs_spark(test: doctest.DocTest) -> bool:
+    """Return whether examples use Spark itself, which jobs in this process do without."""
+    return "spark" in source_of(test).lower()
+
+
+def names_of(source: str) -> dict[str, Any]:
+    """Return what an example finds besides the names of its module.
+
+    `env` is an environment with parallelism 1, and `t_env` its table environment.
+    """
+    env = StreamExecutionEnvironment.get_execution_environment()
+    names: dict[str, Any] = {"StreamExecutionEnvironment": StreamExecutionEnvironment, "env": env}
+    return names | {"t_env": StreamTableEnvironment.create(env)} if "t_env" in source else names
+
+
+def run_example(test: doctest.DocTest) -> str:
+    """Run the examples of one docstring; return a report of those that failed."""
+    test.globs |= names_of(source_of(test))
+    report: list[str] = []
+    doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=report.append)
+    return "".join(report)
+
+
+def configure(monkeypatch: pytest.MonkeyPatch, directory: Path, settings: dict[str, str]) -> None:
+    """Run the examples of this test in a directory, in environments with these settings."""
+    monkeypatch.chdir(directory)
+    monkeypatch.setattr(launch_context, "_command_line", settings)
