@@ -6,28 +6,29 @@ from millstream.common.aliases import T
 from millstream.common.unsupported import missing_function
 from millstream.sql.language import syntax
 from millstream.sql.types import DataType
+from millstream.table.expression_aggregates import AggregateExpression
 from millstream.table.expression_collections import (
     CollectionExpression,
     TimeExpression,
     TimeIntervalUnit,
     TimePointUnit,
 )
-from millstream.table.expression_operators import (
-    AggregateExpression,
-    MathExpression,
-    aliases_of,
-    is_descending,
-    tree_of,
-)
-from millstream.table.expression_text import (
+from millstream.table.expression_json import (
     JsonExistsOnError,
+    JsonExpression,
     JsonOnNull,
     JsonQueryOnEmptyOrError,
     JsonQueryWrapper,
     JsonType,
     JsonValueOnEmptyOrError,
-    TextExpression,
 )
+from millstream.table.expression_operators import (
+    MathExpression,
+    aliases_of,
+    is_descending,
+    tree_of,
+)
+from millstream.table.expression_text import TextExpression
 
 __all__ = [
     "Expression",
@@ -49,7 +50,12 @@ _OBJECTS = "structured types are not supported yet"
 
 
 class Expression(
-    MathExpression[T], AggregateExpression[T], TextExpression[T], CollectionExpression[T], TimeExpression[T]
+    MathExpression[T],
+    AggregateExpression[T],
+    TextExpression[T],
+    JsonExpression[T],
+    CollectionExpression[T],
+    TimeExpression[T],
 ):
     """A value per row: a column, a literal, or a function call.
 
