@@ -1,6 +1,6 @@
 """Runs the examples in docstrings, as doctest does, each in an empty directory and with an environment of its own.
 
-An example has the names of its module and three others, see `names_of`; it imports everything else.
+An example has the names of its module and a few others, see `names_of`; it imports everything else.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from millstream.datastream import StreamExecutionEnvironment, launch_context
-from millstream.table import StreamTableEnvironment
+from millstream.table import DataTypes, StreamTableEnvironment
+from millstream.table.expressions import col, lit
 from tests.support.paths import ROOT
 
 SOURCE = ROOT / "src"
@@ -47,11 +48,14 @@ def needs_spark(test: doctest.DocTest) -> bool:
 def names_of(source: str) -> dict[str, Any]:
     """Return what an example finds besides the names of its module.
 
-    `env` is an environment with parallelism 1, and `t_env` its table environment.
+    `env` is an environment with parallelism 1, and `t_env` its table environment, which comes with `col`, `lit` and
+    `DataTypes`.
     """
     env = StreamExecutionEnvironment.get_execution_environment()
     names: dict[str, Any] = {"StreamExecutionEnvironment": StreamExecutionEnvironment, "env": env}
-    return names | {"t_env": StreamTableEnvironment.create(env)} if "t_env" in source else names
+    if "t_env" in source or "col(" in source:
+        names |= {"t_env": StreamTableEnvironment.create(env), "col": col, "lit": lit, "DataTypes": DataTypes}
+    return names
 
 
 def run_example(test: doctest.DocTest) -> str:

@@ -161,7 +161,16 @@ class MathExpression(ExpressionBase[T]):
         return self._call("LN")
 
     def log(self, base: Operand = None) -> Self:
-        """Return the logarithm, the natural one or to a base."""
+        """Return the logarithm, the natural one or to a base.
+
+        Example:
+            >>> list(t_env.from_elements([lit(8).log(2)]).execute().collect())
+            [<Row(3.0)>]
+
+        Example:
+            >>> list(t_env.from_elements([lit(8).log(2)]).execute().collect())
+            [<Row(3.0)>]
+        """
         return self._call("LOG") if base is None else self._swapped("LOG", base)
 
     @property
@@ -216,7 +225,16 @@ class MathExpression(ExpressionBase[T]):
 
     @property
     def degrees(self) -> Self:
-        """Convert radians to degrees."""
+        """Convert radians to degrees.
+
+        Example:
+            >>> list(t_env.from_elements([lit(3.141592653589793).degrees]).execute().collect())
+            [<Row(180.0)>]
+
+        Example:
+            >>> list(t_env.from_elements([lit(3.141592653589793).degrees]).execute().collect())
+            [<Row(180.0)>]
+        """
         return self._call("DEGREES")
 
     @property
@@ -236,82 +254,229 @@ class MathExpression(ExpressionBase[T]):
 
     @property
     def sign(self) -> Self:
-        """The sign: -1, 0 or 1."""
+        """The sign: -1, 0 or 1.
+
+        Example:
+            >>> list(t_env.from_elements([lit(-7).sign]).execute().collect())
+            [<Row(-1)>]
+
+        Example:
+            >>> list(t_env.from_elements([lit(-7).sign]).execute().collect())
+            [<Row(-1)>]
+        """
         return self._call("SIGN")
 
     def round(self, places: Operand) -> Self:
-        """Round to a number of decimal places."""
+        """Round to a number of decimal places; a negative number rounds before the decimal point.
+
+        Example:
+            >>> list(t_env.from_elements([lit(1234.567).round(1), lit(1234.567).round(-2)]).execute().collect())
+            [<Row(1234.6)>, <Row(1200.0)>]
+        """
         return self._call("ROUND", places)
 
     def truncate(self, n: Operand = 0) -> Self:
-        """Truncate to a number of decimal places."""
+        """Truncate to a number of decimal places, by default 0.
+
+        Example:
+            >>> list(t_env.from_elements([lit(1.987).truncate(1)]).execute().collect())
+            [<Row(1.9)>]
+        """
         return self._call("TRUNCATE", n)
 
     @property
     def bin(self) -> Self:
-        """The number in binary, as text."""
+        """The number in binary, as text.
+
+        Example:
+            >>> list(t_env.from_elements([lit(10).bin]).execute().collect())
+            [<Row('1010')>]
+
+        Example:
+            >>> list(t_env.from_elements([lit(10).bin]).execute().collect())
+            [<Row('1010')>]
+        """
         return self._call("BIN")
 
     @property
     def hex(self) -> Self:
-        """The number or text in hexadecimal."""
+        """The number or text in hexadecimal.
+
+        Example:
+            >>> list(t_env.from_elements([lit(255).hex, lit("hi").hex]).execute().collect())
+            [<Row('FF')>, <Row('6869')>]
+
+        Example:
+            >>> list(t_env.from_elements([lit(255).hex, lit("hi").hex]).execute().collect())
+            [<Row('FF')>, <Row('6869')>]
+        """
         return self._call("HEX")
 
     @property
     def unhex(self) -> Self:
-        """The bytes of hexadecimal text."""
+        """The bytes of hexadecimal text.
+
+        Example:
+            >>> list(t_env.from_elements([lit("6869").unhex]).execute().collect())
+            [<Row(b'hi')>]
+
+        Example:
+            >>> list(t_env.from_elements([lit("6869").unhex]).execute().collect())
+            [<Row(b'hi')>]
+        """
         return self._call("UNHEX")
 
     # --- conditions
 
     def between(self, lower_bound: Operand, upper_bound: Operand) -> Self:
-        """Return whether the value is between two bounds, inclusive."""
+        """Return whether the value is between two bounds, inclusive.
+
+        Example:
+            >>> numbers = t_env.from_elements([(1,), (2,), (3,)], ["n"])
+            >>> list(numbers.filter(col("n").between(2, 3)).execute().collect())
+            [<Row(2)>, <Row(3)>]
+
+        Example:
+            >>> numbers = t_env.from_elements([(1,), (2,), (3,)], ["n"])
+            >>> list(numbers.filter(col("n").between(2, 3)).execute().collect())
+            [<Row(2)>, <Row(3)>]
+        """
         return self._call("BETWEEN", lower_bound, upper_bound)
 
     def not_between(self, lower_bound: Operand, upper_bound: Operand) -> Self:
-        """Return whether the value is outside of two bounds."""
+        """Return whether the value is outside of two bounds.
+
+        Example:
+            >>> numbers = t_env.from_elements([(1,), (2,), (3,)], ["n"])
+            >>> list(numbers.filter(col("n").not_between(2, 3)).execute().collect())
+            [<Row(1)>]
+
+        Example:
+            >>> numbers = t_env.from_elements([(1,), (2,), (3,)], ["n"])
+            >>> list(numbers.filter(col("n").not_between(2, 3)).execute().collect())
+            [<Row(1)>]
+        """
         return self.between(lower_bound, upper_bound)._call("NOT")
 
     def then(self, if_true: Operand, if_false: Operand) -> Self:
-        """Return one value if this is true, else another."""
+        """Return one value if this condition is true, else another; a null condition gives the other.
+
+        Example:
+            >>> numbers = t_env.from_elements([(1,), (20,)], ["n"])
+            >>> list(numbers.select((col("n") > 10).then("large", "small")).execute().collect())
+            [<Row('small')>, <Row('large')>]
+        """
         return self._as(syntax.Case(None, ((self._tree, tree_of(if_true)),), tree_of(if_false)))
 
     def if_null(self, null_replacement: Operand) -> Self:
-        """Return this value, or another if it is null."""
+        """Return this value, or another if it is null.
+
+        Example:
+            >>> words = t_env.from_elements([("to",), (None,)], ["word"])
+            >>> list(words.select(col("word").if_null("-")).execute().collect())
+            [<Row('to')>, <Row('-')>]
+
+        Example:
+            >>> words = t_env.from_elements([("to",), (None,)], ["word"])
+            >>> list(words.select(col("word").if_null("-")).execute().collect())
+            [<Row('to')>, <Row('-')>]
+        """
         return self._call("IFNULL", null_replacement)
 
     @property
     def is_null(self) -> Self:
-        """Whether it is null."""
+        """Whether it is null; unlike `== None`, which is null.
+
+        Example:
+            >>> words = t_env.from_elements([("to",), (None,)], ["word"])
+            >>> list(words.select(col("word").is_null).execute().collect())
+            [<Row(False)>, <Row(True)>]
+        """
         return self._call("IS NULL")
 
     @property
     def is_not_null(self) -> Self:
-        """Whether it is not null."""
+        """Whether it is not null.
+
+        Example:
+            >>> words = t_env.from_elements([("to",), (None,)], ["word"])
+            >>> list(words.filter(col("word").is_not_null).execute().collect())
+            [<Row('to')>]
+
+        Example:
+            >>> words = t_env.from_elements([("to",), (None,)], ["word"])
+            >>> list(words.filter(col("word").is_not_null).execute().collect())
+            [<Row('to')>]
+        """
         return self._call("IS NOT NULL")
 
     @property
     def is_true(self) -> Self:
-        """Whether it is true."""
+        """Whether it is true; false for null.
+
+        Example:
+            >>> list(t_env.from_elements([(lit(1) > 0).is_true]).execute().collect())
+            [<Row(True)>]
+        """
         return self._call("IS TRUE")
 
     @property
     def is_false(self) -> Self:
-        """Whether it is false."""
+        """Whether it is false; false for null.
+
+        Example:
+            >>> list(t_env.from_elements([(lit(1) > 0).is_false]).execute().collect())
+            [<Row(False)>]
+        """
         return self._call("IS FALSE")
 
     @property
     def is_not_true(self) -> Self:
-        """Whether it is false or null."""
+        """Whether it is false or null.
+
+        Example:
+            >>> list(t_env.from_elements([lit(None, DataTypes.BOOLEAN()).is_not_true]).execute().collect())
+            [<Row(True)>]
+
+        Example:
+            >>> list(t_env.from_elements([lit(None, DataTypes.BOOLEAN()).is_not_true]).execute().collect())
+            [<Row(True)>]
+        """
         return self._call("IS NOT TRUE")
 
     @property
     def is_not_false(self) -> Self:
-        """Whether it is true or null."""
+        """Whether it is true or null.
+
+        Example:
+            >>> list(t_env.from_elements([lit(None, DataTypes.BOOLEAN()).is_not_false]).execute().collect())
+            [<Row(True)>]
+
+        Example:
+            >>> list(t_env.from_elements([lit(None, DataTypes.BOOLEAN()).is_not_false]).execute().collect())
+            [<Row(True)>]
+        """
         return self._call("IS NOT FALSE")
 
     def in_(self, first_element_or_table: Operand, *remaining_elements: Operand) -> Self:
-        """Return whether the value is in a list of values, or in a table of one column."""
+        """Return whether the value is in a list of values, or in a table of one column.
+
+        Example:
+            >>> words = t_env.from_elements([("to",), ("be",), ("or",)], ["word"])
+            >>> list(words.filter(col("word").in_("be", "or")).execute().collect())
+            [<Row('be')>, <Row('or')>]
+            >>> small = t_env.from_elements([("to",)], ["small"])
+            >>> list(words.filter(col("word").in_(small)).execute().collect())
+            [<Row('to')>]
+
+        Example:
+            >>> words = t_env.from_elements([("to",), ("be",), ("or",)], ["word"])
+            >>> list(words.filter(col("word").in_("be", "or")).execute().collect())
+            [<Row('be')>, <Row('or')>]
+            >>> small = t_env.from_elements([("to",)], ["small"])
+            >>> list(words.filter(col("word").in_(small)).execute().collect())
+            [<Row('to')>]
+        """
         if isinstance(first_element_or_table, Subquery):
             named = syntax.TableQuery(syntax.TableName((str(first_element_or_table),)))
             return self._as(syntax.In(self._tree, named))

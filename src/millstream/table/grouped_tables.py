@@ -123,13 +123,16 @@ class WindowGroupedTable:
 
         Example:
             >>> from millstream.table.window import Tumble
-            >>> _ = t_env.execute_sql("CREATE TABLE clicks (n INT, ts AS TO_TIMESTAMP_LTZ(n * 400, 3), "
-            ...     "WATERMARK FOR ts AS ts) WITH ('connector' = 'datagen', 'fields.n.kind' = 'sequence', "
-            ...     "'fields.n.start' = '1', 'fields.n.end' = '5')")
-            >>> seconds = t_env.from_path("clicks").window(Tumble.over(lit(1).second).on(col("ts")).alias("w"))
-            >>> counts = seconds.group_by(col("w")).select(col("w").end, col("n").count)
-            >>> list(counts.execute().collect())
-            [<Row(datetime.datetime(1970, 1, 1, 0, 0, 1), 2)>, <Row(datetime.datetime(1970, 1, 1, 0, 0, 2), 2)>, <Row(datetime.datetime(1970, 1, 1, 0, 0, 3), 1)>]
+            >>> _ = t_env.execute_sql("CREATE TABLE clicks (n INT, "
+            ...     "ts AS TIMESTAMPADD(SECOND, n, TIMESTAMP '2026-11-19 12:00:00'), WATERMARK FOR ts AS ts) WITH "
+            ...     "('connector' = 'datagen', 'fields.n.kind' = 'sequence', "
+            ...     "'fields.n.start' = '8', 'fields.n.end' = '12')")
+            >>> windows = t_env.from_path("clicks").window(Tumble.over(lit(10).seconds).on(col("ts")).alias("w"))
+            >>> counts = windows.group_by(col("w")).select(col("w").end.alias("end"), col("n").count.alias("n"))
+            >>> counts.to_pandas()
+                              end  n
+            0 2026-11-19 12:00:10  2
+            1 2026-11-19 12:00:20  3
         """
         chosen = selection_of(self._table, window=self._window)
         return with_node(self._table, chosen.grouped(self._keys, fields))

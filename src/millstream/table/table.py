@@ -171,8 +171,8 @@ class Table(TableBase):
     def order_by(self, *fields: Expression) -> Table:
         """Order rows; `col("a").desc` orders descending.
 
-        NULL is larger than every value, as in Flink's Table API. In streaming mode, order by an ascending time attribute,
-        or add `fetch`.
+        NULL is larger than every value, as in Flink's Table API. In streaming mode, order by an ascending time
+        attribute, or add `fetch`.
 
         Example:
             >>> orders = t_env.from_elements([("ann", 3), ("bob", 5), ("eve", 4)], ["user", "price"])

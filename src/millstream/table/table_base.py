@@ -139,6 +139,7 @@ class TableBase(Subquery):
             <BLANKLINE>
             == Optimized Execution Plan ==
             TableSourceScan(table=[[*anonymous_python-input-format$1*]], fields=[price])
+            <BLANKLINE>
         """
         print(self.explain(*extra_details))
 
