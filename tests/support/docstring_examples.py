@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import linecache
 from pathlib import Path
 from typing import Any
 
@@ -69,4 +70,6 @@ def run_example(test: doctest.DocTest) -> str:
 def configure(monkeypatch: pytest.MonkeyPatch, directory: Path, settings: dict[str, str]) -> None:
     """Run the examples of this test in a directory, in environments with these settings."""
     monkeypatch.chdir(directory)
+    # Python 3.11's checkcache, which doctest calls, fails if generated code of an earlier job is collected meanwhile.
+    monkeypatch.setattr(linecache, "checkcache", lambda filename=None: None)
     monkeypatch.setattr(launch_context, "_command_line", settings)

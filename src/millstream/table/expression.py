@@ -91,10 +91,6 @@ class Expression(
         Example:
             >>> list(t_env.from_elements([lit("twelve").try_cast(DataTypes.INT())]).execute().collect())
             [<Row(None)>]
-
-        Example:
-            >>> list(t_env.from_elements([lit("twelve").try_cast(DataTypes.INT())]).execute().collect())
-            [<Row(None)>]
         """
         return Expression(syntax.Cast(self._tree, data_type, lenient=True))
 

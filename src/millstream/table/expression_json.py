@@ -75,21 +75,11 @@ class JsonExpression(ExpressionBase[T]):
             [<Row(True)>]
             >>> list(t_env.from_elements([lit("[1]").is_json(JsonType.OBJECT)]).execute().collect())
             [<Row(False)>]
-
-        Example:
-            >>> list(t_env.from_elements([lit("[1]").is_json()]).execute().collect())
-            [<Row(True)>]
-            >>> list(t_env.from_elements([lit("[1]").is_json(JsonType.OBJECT)]).execute().collect())
-            [<Row(False)>]
         """
         return self._call(f"IS JSON {(json_type or JsonType.VALUE).name}")
 
     def json_exists(self, path: str, on_error: JsonExistsOnError | None = None) -> Self:
         """Return whether a path exists.
-
-        Example:
-            >>> list(t_env.from_elements([lit('{"a": 1}').json_exists("$.a")]).execute().collect())
-            [<Row(True)>]
 
         Example:
             >>> list(t_env.from_elements([lit('{"a": 1}').json_exists("$.a")]).execute().collect())

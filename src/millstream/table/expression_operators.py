@@ -166,10 +166,6 @@ class MathExpression(ExpressionBase[T]):
         Example:
             >>> list(t_env.from_elements([lit(8).log(2)]).execute().collect())
             [<Row(3.0)>]
-
-        Example:
-            >>> list(t_env.from_elements([lit(8).log(2)]).execute().collect())
-            [<Row(3.0)>]
         """
         return self._call("LOG") if base is None else self._swapped("LOG", base)
 
@@ -230,10 +226,6 @@ class MathExpression(ExpressionBase[T]):
         Example:
             >>> list(t_env.from_elements([lit(3.141592653589793).degrees]).execute().collect())
             [<Row(180.0)>]
-
-        Example:
-            >>> list(t_env.from_elements([lit(3.141592653589793).degrees]).execute().collect())
-            [<Row(180.0)>]
         """
         return self._call("DEGREES")
 
@@ -255,10 +247,6 @@ class MathExpression(ExpressionBase[T]):
     @property
     def sign(self) -> Self:
         """The sign: -1, 0 or 1.
-
-        Example:
-            >>> list(t_env.from_elements([lit(-7).sign]).execute().collect())
-            [<Row(-1)>]
 
         Example:
             >>> list(t_env.from_elements([lit(-7).sign]).execute().collect())
@@ -291,10 +279,6 @@ class MathExpression(ExpressionBase[T]):
         Example:
             >>> list(t_env.from_elements([lit(10).bin]).execute().collect())
             [<Row('1010')>]
-
-        Example:
-            >>> list(t_env.from_elements([lit(10).bin]).execute().collect())
-            [<Row('1010')>]
         """
         return self._call("BIN")
 
@@ -305,20 +289,12 @@ class MathExpression(ExpressionBase[T]):
         Example:
             >>> list(t_env.from_elements([lit(255).hex, lit("hi").hex]).execute().collect())
             [<Row('FF')>, <Row('6869')>]
-
-        Example:
-            >>> list(t_env.from_elements([lit(255).hex, lit("hi").hex]).execute().collect())
-            [<Row('FF')>, <Row('6869')>]
         """
         return self._call("HEX")
 
     @property
     def unhex(self) -> Self:
         """The bytes of hexadecimal text.
-
-        Example:
-            >>> list(t_env.from_elements([lit("6869").unhex]).execute().collect())
-            [<Row(b'hi')>]
 
         Example:
             >>> list(t_env.from_elements([lit("6869").unhex]).execute().collect())
@@ -335,21 +311,11 @@ class MathExpression(ExpressionBase[T]):
             >>> numbers = t_env.from_elements([(1,), (2,), (3,)], ["n"])
             >>> list(numbers.filter(col("n").between(2, 3)).execute().collect())
             [<Row(2)>, <Row(3)>]
-
-        Example:
-            >>> numbers = t_env.from_elements([(1,), (2,), (3,)], ["n"])
-            >>> list(numbers.filter(col("n").between(2, 3)).execute().collect())
-            [<Row(2)>, <Row(3)>]
         """
         return self._call("BETWEEN", lower_bound, upper_bound)
 
     def not_between(self, lower_bound: Operand, upper_bound: Operand) -> Self:
         """Return whether the value is outside of two bounds.
-
-        Example:
-            >>> numbers = t_env.from_elements([(1,), (2,), (3,)], ["n"])
-            >>> list(numbers.filter(col("n").not_between(2, 3)).execute().collect())
-            [<Row(1)>]
 
         Example:
             >>> numbers = t_env.from_elements([(1,), (2,), (3,)], ["n"])
@@ -375,11 +341,6 @@ class MathExpression(ExpressionBase[T]):
             >>> words = t_env.from_elements([("to",), (None,)], ["word"])
             >>> list(words.select(col("word").if_null("-")).execute().collect())
             [<Row('to')>, <Row('-')>]
-
-        Example:
-            >>> words = t_env.from_elements([("to",), (None,)], ["word"])
-            >>> list(words.select(col("word").if_null("-")).execute().collect())
-            [<Row('to')>, <Row('-')>]
         """
         return self._call("IFNULL", null_replacement)
 
@@ -397,11 +358,6 @@ class MathExpression(ExpressionBase[T]):
     @property
     def is_not_null(self) -> Self:
         """Whether it is not null.
-
-        Example:
-            >>> words = t_env.from_elements([("to",), (None,)], ["word"])
-            >>> list(words.filter(col("word").is_not_null).execute().collect())
-            [<Row('to')>]
 
         Example:
             >>> words = t_env.from_elements([("to",), (None,)], ["word"])
@@ -437,10 +393,6 @@ class MathExpression(ExpressionBase[T]):
         Example:
             >>> list(t_env.from_elements([lit(None, DataTypes.BOOLEAN()).is_not_true]).execute().collect())
             [<Row(True)>]
-
-        Example:
-            >>> list(t_env.from_elements([lit(None, DataTypes.BOOLEAN()).is_not_true]).execute().collect())
-            [<Row(True)>]
         """
         return self._call("IS NOT TRUE")
 
@@ -451,23 +403,11 @@ class MathExpression(ExpressionBase[T]):
         Example:
             >>> list(t_env.from_elements([lit(None, DataTypes.BOOLEAN()).is_not_false]).execute().collect())
             [<Row(True)>]
-
-        Example:
-            >>> list(t_env.from_elements([lit(None, DataTypes.BOOLEAN()).is_not_false]).execute().collect())
-            [<Row(True)>]
         """
         return self._call("IS NOT FALSE")
 
     def in_(self, first_element_or_table: Operand, *remaining_elements: Operand) -> Self:
         """Return whether the value is in a list of values, or in a table of one column.
-
-        Example:
-            >>> words = t_env.from_elements([("to",), ("be",), ("or",)], ["word"])
-            >>> list(words.filter(col("word").in_("be", "or")).execute().collect())
-            [<Row('be')>, <Row('or')>]
-            >>> small = t_env.from_elements([("to",)], ["small"])
-            >>> list(words.filter(col("word").in_(small)).execute().collect())
-            [<Row('to')>]
 
         Example:
             >>> words = t_env.from_elements([("to",), ("be",), ("or",)], ["word"])
