@@ -76,13 +76,6 @@ class TableBase(Subquery):
         """Return the columns as a TableSchema.
 
         Deprecated, as in Flink: use `get_resolved_schema`.
-
-        Example:
-            >>> orders = t_env.from_elements([("ann", 3)], ["user", "price"])
-            >>> import warnings
-            >>> with warnings.catch_warnings(action="ignore"):
-            ...     orders.get_schema().get_field_names()
-            ['user', 'price']
         """
         warn_deprecated("get_schema()", "use get_resolved_schema()")
         return TableSchema(self._node.fields.names, self._node.fields.types)

@@ -16,7 +16,15 @@ __all__ = ["TablePipeline"]
 
 
 class TablePipeline:
-    """A query and its target table, as `Table.insert_into` returns it."""
+    """Joins a query and its target table, as `Table.insert_into` returns it.
+
+    Example:
+        >>> _ = t_env.execute_sql("CREATE TABLE sink (n BIGINT) WITH ('connector' = 'print')")
+        >>> pipeline = t_env.from_elements([(1,), (2,)]).insert_into("sink")
+        >>> pipeline.execute().wait()
+        +I[1]
+        +I[2]
+    """
 
     def __init__(self, planner: StatementPlanner, sink: Sink) -> None:
         self._planner = planner
@@ -38,7 +46,13 @@ class TablePipeline:
         print(self.explain(*extra_details))
 
     def get_sink_identifier(self) -> ObjectIdentifier | None:
-        """Return the full name of the table; None for one without a name."""
+        """Return the full name of the table; None for one without a name.
+
+        Example:
+            >>> _ = t_env.execute_sql("CREATE TABLE sink (n BIGINT) WITH ('connector' = 'print')")
+            >>> t_env.from_elements([(1,)]).insert_into("sink").get_sink_identifier().get_object_name()
+            'sink'
+        """
         catalog, database, name = self._sink.name
         return None if name.startswith("*anonymous") else ObjectIdentifier.of(catalog, database, name)
 
