@@ -189,7 +189,7 @@ class CatalogMethods:
         return self._catalogs.current_catalog
 
     def use_catalog(self, catalog_name: str) -> None:
-        """Set the current catalog, in which names without one are looked up; its default database becomes the current one.
+        """Set the current catalog, and its default database as the current one.
 
         Example:
             >>> from millstream.table.catalog import Catalog, GenericInMemoryCatalog
@@ -302,7 +302,7 @@ class CatalogMethods:
         self._planner.ddl().execute(s.LoadModule(module_name))
 
     def unload_module(self, module_name: str) -> None:
-        """Unload a module.
+        """Unload a module. Unlike in Flink, its functions remain available.
 
         Example:
             >>> t_env.unload_module("core")

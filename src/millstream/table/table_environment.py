@@ -368,7 +368,7 @@ class TableEnvironment(CatalogMethods):
         self._planner.create_view(view_path, node_of(table), declaration_of(table))
 
     def create_view(self, view_path: str, table: Table, ignore_if_exists: bool | None = False) -> None:
-        """Name a table for SQL in the current catalog, here for the lifetime of the environment.
+        """Name a table for SQL, for the lifetime of the environment; `drop_temporary_view` drops it.
 
         Args:
             view_path: the name, or the full path.
