@@ -53,10 +53,14 @@ def names_of(source: str) -> dict[str, Any]:
     `DataTypes`.
     """
     env = StreamExecutionEnvironment.get_execution_environment()
-    names: dict[str, Any] = {"StreamExecutionEnvironment": StreamExecutionEnvironment, "env": env}
-    if "t_env" in source or "col(" in source:
-        names |= {"t_env": StreamTableEnvironment.create(env), "col": col, "lit": lit, "DataTypes": DataTypes}
-    return names
+    names = {
+        "StreamExecutionEnvironment": StreamExecutionEnvironment,
+        "env": env,
+        "col": col,
+        "lit": lit,
+        "DataTypes": DataTypes,
+    }
+    return names | {"t_env": StreamTableEnvironment.create(env)} if "t_env" in source else names
 
 
 def run_example(test: doctest.DocTest) -> str:
