@@ -5,10 +5,13 @@ An example has the names of its module and a few others, see `names_of`; it impo
 
 from __future__ import annotations
 
+import contextlib
 import doctest
 import importlib
 import linecache
+import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -31,9 +34,9 @@ def modules_with_examples() -> list[str]:
 
 
 def examples_of(module: str) -> list[doctest.DocTest]:
-    """Return the docstrings of a module that have examples."""
+    """Return the docstrings of a module that have examples; a class with two names counts once."""
     tests = doctest.DocTestFinder().find(importlib.import_module(module))
-    return [test for test in tests if test.examples]
+    return list({test.lineno: test for test in tests if test.examples}.values())
 
 
 def source_of(test: doctest.DocTest) -> str:
@@ -67,7 +70,8 @@ def run_example(test: doctest.DocTest) -> str:
     """Run the examples of one docstring; return a report of those that failed."""
     test.globs |= names_of(source_of(test))
     report: list[str] = []
-    doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=report.append)
+    with TemporaryDirectory(dir=os.curdir) as directory, contextlib.chdir(directory):
+        doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=report.append)
     return "".join(report)
 
 

@@ -406,7 +406,10 @@ class ElasticsearchSinkBuilderBase:
         return self._with(emitter=emitter)
 
     def set_hosts(self, hosts: str | list[str]) -> Self:
-        """Set the servers, such as `localhost:9200` or `https://host:9200`; a failure switches to the next one. Required."""
+        """Set the servers, such as `localhost:9200` or `https://host:9200`. Required.
+
+        A failure switches to the next one.
+        """
         urls = hosts if isinstance(hosts, list) else [hosts]
         servers = tuple(urlsplit(host if "://" in host else f"http://{host}") for host in urls)
         if not servers or not all(host.hostname and host.scheme in ("http", "https") for host in servers):

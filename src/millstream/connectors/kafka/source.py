@@ -276,7 +276,10 @@ class KafkaSourceBuilder:
         return self.set_property("bootstrap.servers", bootstrap_servers)
 
     def set_group_id(self, group_id: str) -> KafkaSourceBuilder:
-        """Set the group whose offsets are committed with checkpoints; without one none are. Restores do not use them."""
+        """Set the group whose offsets are committed with checkpoints; without one none are.
+
+        A restored job does not use them: its checkpoint has the offsets.
+        """
         return self.set_property("group.id", group_id)
 
     def set_topics(self, *topics: str) -> KafkaSourceBuilder:
