@@ -346,14 +346,14 @@ class CatalogMethods:
     def list_models(self) -> list[str]:
         """Return the names of models of the current database.
 
-        See `create_model` for an example.
+        See `TableEnvironment.create_model` for an example.
         """
         return self._catalogs.models.names(self._catalogs.current_catalog, self._catalogs.current_database)
 
     def list_temporary_models(self) -> list[str]:
         """Return the names of temporary models of the current database.
 
-        See `create_temporary_model` for an example.
+        See `TableEnvironment.create_temporary_model` for an example.
         """
         return self._catalogs.models.temporary_names(self._catalogs.current_catalog, self._catalogs.current_database)
 

@@ -251,14 +251,25 @@ class Schema:
             return self.primary_key_named(None, *column_names)
 
         def primary_key_named(self, constraint_name: str | None, *column_names: str) -> Schema.Builder:
-            """Set the primary key and the name of its constraint; see `primary_key`."""
+            """Set the primary key and the name of its constraint.
+
+            Example:
+                >>> print(Schema.new_builder().column("id", "INT NOT NULL").primary_key_named("by_id", "id").build())
+                (
+                  `id` INT NOT NULL,
+                  CONSTRAINT `by_id` PRIMARY KEY (`id`) NOT ENFORCED
+                )
+            """
             if self._parts.primary_key:
                 raise ValidationException("Multiple primary keys are not supported.")
             self._parts = replace(self._parts, primary_key=column_names, primary_key_name=constraint_name)
             return self
 
         def build(self) -> Schema:
-            """Return the schema."""
+            """Return the schema.
+
+            See `Schema` for an example.
+            """
             return Schema(self._parts)
 
 

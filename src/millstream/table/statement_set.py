@@ -104,11 +104,17 @@ class StatementSet:
         return self._planner.explain(self._sinks, extra_details)
 
     def print_explain(self, *extra_details: int) -> None:
-        """Print the plan of all statements, as `explain` returns it."""
+        """Print the plan of all statements, as `explain` returns it.
+
+        See `Table.print_explain` for an example.
+        """
         print(self.explain(*extra_details))
 
     def execute(self) -> TableResult:
-        """Start one job for all statements, and clear the set."""
+        """Start one job for all statements, and clear the set; `wait()` of the result waits for its end.
+
+        See `StatementSet` for an example.
+        """
         return self._planner.runner.run(self._take_sinks())
 
     def _take_sinks(self) -> list[Sink]:

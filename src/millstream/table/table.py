@@ -17,7 +17,7 @@ from millstream.table.grouped_tables import (
     WindowGroupedTable,
 )
 from millstream.table.result_display import as_html
-from millstream.table.table_base import TableBase
+from millstream.table.table_base import TableBase, node_of
 from millstream.table.udf import (
     UserDefinedAggregateFunctionWrapper,
     UserDefinedFunctionWrapper,
@@ -274,13 +274,7 @@ class Table(TableBase):
     def _joined(self, right: Table, predicate: Expression[bool] | None, kind: JoinKind) -> Table:
         self._check_environment(right)
         condition = None if predicate is None else self._selection().tree(predicate)
-        return self._with_node(self._binder.join(self._node, right._node, condition, kind))
-
-    def _check_environment(self, other: Table) -> None:
-        if not isinstance(other, Table):
-            raise InvalidProgramError(f"A Table is required, not {other!r}.")
-        if other._planner is not self._planner:
-            raise ValidationException("Only tables from the same TableEnvironment can be joined.")
+        return self._with_node(self._binder.join(self._node, node_of(right), condition, kind))
 
     def join_lateral(
         self,
@@ -378,13 +372,13 @@ class Table(TableBase):
 
     def _set(self, operator: str, all_: bool, right: Table) -> Table:
         self._check_environment(right)
-        widths = len(self._node.fields), len(right._node.fields)
+        widths = len(self._node.fields), len(node_of(right).fields)
         if widths[0] != widths[1]:
             raise ValidationException(
                 f"The {operator.lower()} operation on two tables of different column sizes: {widths[0]} and "
                 f"{widths[1]} is not supported"
             )
-        return self._with_node(self._binder.set_operation(operator, all_, self._node, right._node))
+        return self._with_node(self._binder.set_operation(operator, all_, self._node, node_of(right)))
 
     # --- windows
 

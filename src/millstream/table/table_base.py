@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from millstream.common.call_site import warn_deprecated
+from millstream.common.errors import InvalidProgramError
+from millstream.sql.errors import ValidationException
 from millstream.sql.language import syntax
 from millstream.sql.plan.nodes import Collected, Node
 from millstream.table.api_syntax import Subquery
@@ -69,6 +71,12 @@ class TableBase(Subquery):
         self, window: GroupWindow | None = None, over: Mapping[str, syntax.Window] | None = None
     ) -> Selection:
         return Selection(self._planner, self._node, window, over)
+
+    def _check_environment(self, other: TableBase) -> None:
+        if not isinstance(other, TableBase):
+            raise InvalidProgramError(f"A Table is required, not {other!r}.")
+        if other._planner is not self._planner:
+            raise ValidationException("Only tables from the same TableEnvironment can be joined.")
 
     # --- schema and plan
 

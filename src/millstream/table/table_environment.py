@@ -222,7 +222,7 @@ class TableEnvironment(CatalogMethods):
     def execute_plan(self, plan_reference: PlanReference) -> TableResult:
         """Start a job that runs a plan which was compiled before.
 
-        See `compile_plan_sql` for an example.
+        See `TableEnvironment.compile_plan_sql` for an example.
         """
         return self.load_plan(plan_reference).execute()
 

@@ -211,7 +211,12 @@ class TableResult(ABC):
         return CloseableIterator(self._batches(), lambda b: rows_of(b, self._fields, self._zone), self._cancel)
 
     def arrow_batches(self) -> Iterator[Batch]:
-        """Yield the rows as Arrow batches; PyFlink has no such method."""
+        """Yield the rows as Arrow batches; PyFlink has no such method.
+
+        Example:
+            >>> [len(batch) for batch in t_env.from_elements([(1,), (2,)]).execute().arrow_batches()]
+            [2]
+        """
         return self._batches()
 
     @abstractmethod

@@ -123,7 +123,10 @@ class _Timed:
         self._time = time
 
     def alias(self, alias: str) -> GroupWindow:
-        """Name the window."""
+        """Name the window, for `group_by` and for expressions such as `col("w").end`.
+
+        See `Tumble.over` for an example.
+        """
         return GroupWindow(self.function, self._sizes, self._time, alias)
 
 
@@ -131,7 +134,10 @@ class TumbleWithSize(_Sized):
     """Holds a tumbling window, until `on` sets its time column."""
 
     def on(self, time_field: Expression) -> TumbleWithSizeOnTime:
-        """Set the time column: an event-time or processing-time attribute, in batch mode any timestamp."""
+        """Set the time column: an event-time or processing-time attribute, in batch mode any timestamp.
+
+        See `Tumble.over` for an example.
+        """
         return TumbleWithSizeOnTime(self._sizes, tree_of(time_field))
 
 
@@ -148,7 +154,10 @@ class SlideWithSize:
         self._size = size
 
     def every(self, slide: Expression) -> SlideWithSizeAndSlide:
-        """Set the interval between the starts of windows."""
+        """Set the interval between the starts of windows.
+
+        See `Slide.over` for an example.
+        """
         return SlideWithSizeAndSlide((tree_of(slide), self._size))
 
 
@@ -156,7 +165,10 @@ class SlideWithSizeAndSlide(_Sized):
     """Holds a sliding window, until `on` sets its time column."""
 
     def on(self, time_field: Expression) -> SlideWithSizeAndSlideOnTime:
-        """Set the time column: an event-time or processing-time attribute, in batch mode any timestamp."""
+        """Set the time column: an event-time or processing-time attribute, in batch mode any timestamp.
+
+        See `Slide.over` for an example.
+        """
         return SlideWithSizeAndSlideOnTime(self._sizes, tree_of(time_field))
 
 
@@ -170,7 +182,10 @@ class SessionWithGap(_Sized):
     """Holds a session window, until `on` sets its time column."""
 
     def on(self, time_field: Expression) -> SessionWithGapOnTime:
-        """Set the time column: an event-time or processing-time attribute, in batch mode any timestamp."""
+        """Set the time column: an event-time or processing-time attribute, in batch mode any timestamp.
+
+        See `Session.with_gap` for an example.
+        """
         return SessionWithGapOnTime(self._sizes, tree_of(time_field))
 
 
@@ -231,7 +246,10 @@ class OverWindowPartitioned:
         self._partition = partition
 
     def order_by(self, order_by: Expression) -> OverWindowPartitionedOrdered:
-        """Order the rows of each partition; in streaming mode by a time attribute."""
+        """Order the rows of each partition; in streaming mode by a time attribute.
+
+        See `Over` for an example.
+        """
         return OverWindowPartitionedOrdered(self._partition, sort_key(tree_of(order_by), is_descending(order_by)))
 
 
@@ -243,7 +261,10 @@ class OverWindowPartitionedOrdered:
         self._order = order
 
     def alias(self, alias: str) -> OverWindow:
-        """Name the window."""
+        """Name the window, for `over`.
+
+        See `Over` for an example.
+        """
         return OverWindow(syntax.Window(self._partition, (self._order,)), alias)
 
     def preceding(self, preceding: Expression) -> OverWindowPartitionedOrderedPreceding:
@@ -283,7 +304,10 @@ class OverWindowPartitionedOrderedPreceding:
         return OverWindowPartitionedOrderedPreceding(self._partition, self._order, self._preceding, following)
 
     def alias(self, alias: str) -> OverWindow:
-        """Name the window."""
+        """Name the window, for `over`.
+
+        See `Over` for an example.
+        """
         unit, start = _bound(self._preceding, -1)
         end = syntax.Bound(0)
         if self._following is not None:

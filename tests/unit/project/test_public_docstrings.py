@@ -6,8 +6,39 @@ import importlib
 import inspect
 import re
 from collections.abc import Iterator
+from functools import reduce
 
+from millstream import table
+from millstream.table import (
+    GroupedTable,
+    GroupWindowedTable,
+    OverWindowedTable,
+    Schema,
+    StatementSet,
+    StreamTableEnvironment,
+    Table,
+    TableEnvironment,
+    TablePipeline,
+    TableResult,
+    WindowGroupedTable,
+    window,
+)
 from tests.support.paths import ROOT
+
+WITH_EXAMPLES = [
+    *(Table, GroupedTable, GroupWindowedTable, OverWindowedTable, WindowGroupedTable),
+    *(TableEnvironment, StreamTableEnvironment, StatementSet, TablePipeline, TableResult, Schema.Builder),
+    *(thing for thing in vars(window).values() if inspect.isclass(thing) and thing.__module__ == window.__name__),
+]
+WITHOUT_EXAMPLE = {
+    "TableBase.get_schema": "deprecated",
+    "TableResult.get_table_schema": "deprecated",
+    "StreamTableEnvironment.to_append_stream": "deprecated",
+    "StreamTableEnvironment.to_retract_stream": "deprecated",
+    "CatalogMethods.list_materialized_tables": "always empty",
+    "GroupWindow.tree": "internal",
+    "GroupWindow.part": "internal",
+}
 
 
 def documented() -> list[str]:
@@ -47,3 +78,29 @@ def test_public_methods_have_docstrings() -> None:
             if inspect.isclass(cls) and cls.__module__.startswith("millstream") and not name.startswith("_"):
                 undocumented |= set(silent(cls))
     assert undocumented == set()
+
+
+def without_example(cls: type) -> Iterator[str]:
+    """Yield the public methods of a class, also inherited ones, that have no example and refer to none.
+
+    Methods that PyFlink has and Millstream has not are no functions of the class.
+    """
+    for name, thing in inspect.getmembers(cls, lambda t: inspect.isfunction(t) or isinstance(t, property)):
+        owner = next(c for c in cls.__mro__ if name in vars(c))
+        code = thing.fget if isinstance(thing, property) else thing
+        if not name.startswith("_") and code.__module__ == owner.__module__ and not has_example(thing):
+            yield f"{owner.__qualname__}.{name}"
+
+
+def has_example(thing: object) -> bool:
+    text = inspect.getdoc(thing) or ""
+    reference = re.search("See `(.+)` for an example", text)
+    if reference is None:
+        return ">>> " in text
+    first, *rest = reference[1].split(".")
+    return has_example(reduce(getattr, rest, (vars(table) | vars(window))[first]))
+
+
+def test_table_methods_have_examples() -> None:
+    missing = {name for cls in WITH_EXAMPLES for name in without_example(cls)}
+    assert missing == WITHOUT_EXAMPLE.keys()

@@ -163,7 +163,7 @@ class CsvSchemaBuilder:
         return self._set_dialect(escape=None)
 
     def set_allow_comments(self, allow: bool = True) -> CsvSchemaBuilder:
-        """Skip lines that begin with `#`, empty lines, and blanks at the beginning of lines; by default they are data."""
+        """Skip lines that begin with `#`, empty lines, and blanks at the start of lines; by default they are data."""
         return self._set_dialect(comments=allow)
 
     def set_line_separator(self, separator: str) -> CsvSchemaBuilder:
@@ -191,7 +191,7 @@ class CsvSchemaBuilder:
         return self._set(null_value=null_value)
 
     def set_use_header(self, use: bool = True) -> CsvSchemaBuilder:
-        """Declare that files begin with a header of column names, which readers skip and writers write; by default none."""
+        """Declare that files begin with a header of names, which readers skip and writers write; by default none."""
         return self._set(use_header=use)
 
     def set_strict_headers(self, strict: bool = True) -> CsvSchemaBuilder:
