@@ -45,7 +45,8 @@ class TablePipeline:
 
         Example:
             >>> _ = t_env.execute_sql("CREATE TABLE sink (n BIGINT) WITH ('connector' = 'print')")
-            >>> "Sink(table=[default_catalog.default_database.sink]" in t_env.from_elements([(1,)]).insert_into("sink").explain()
+            >>> pipeline = t_env.from_elements([(1,)]).insert_into("sink")
+            >>> "Sink(table=[default_catalog.default_database.sink]" in pipeline.explain()
             True
         """
         return self._planner.explain([self._sink], extra_details)
