@@ -31,16 +31,16 @@ FAMILIES = [
 
 
 @pytest.fixture(autouse=True)
-def _on_spark(config: Configuration, monkeypatch: pytest.MonkeyPatch) -> None:
-    configure(monkeypatch, {k: str(v) for k, v in config.to_dict().items()} | IN_ORDER)
+def _on_spark(config: Configuration, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configure(monkeypatch, tmp_path, {k: str(v) for k, v in config.to_dict().items()} | IN_ORDER)
 
 
 @pytest.mark.parametrize(("module", "name"), FAMILIES)
-def test_docstring_example_prints_its_output_on_spark(module: str, name: str, tmp_path: Path) -> None:
+def test_docstring_example_prints_its_output_on_spark(module: str, name: str) -> None:
     [test] = [test for test in examples_of(module) if test.name == f"{module}.{name}"]
-    assert not run_example(test, tmp_path)
+    assert not run_example(test)
 
 
-def test_docstring_examples_that_use_spark_print_their_output(tmp_path: Path) -> None:
+def test_docstring_examples_that_use_spark_print_their_output() -> None:
     tests = [test for module in modules_with_examples() for test in examples_of(module) if needs_spark(test)]
-    assert not "".join(run_example(test, tmp_path) for test in tests)
+    assert not "".join(map(run_example, tests))

@@ -1,6 +1,6 @@
-"""Runs the examples in docstrings, as doctest does: those of each in an empty directory, with an own environment.
+"""Runs the examples in docstrings, as doctest does, each in an empty directory and with an environment of its own.
 
-An example has the names of its module and three others, see `names_of`; it imports everything else.
+An example has the names of its module and a few others, see `names_of`; it imports everything else.
 """
 
 from __future__ import annotations
@@ -8,13 +8,17 @@ from __future__ import annotations
 import contextlib
 import doctest
 import importlib
+import linecache
+import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
 from millstream.datastream import StreamExecutionEnvironment, launch_context
-from millstream.table import StreamTableEnvironment
+from millstream.table import DataTypes, StreamTableEnvironment
+from millstream.table.expressions import col, lit
 from tests.support.paths import ROOT
 
 SOURCE = ROOT / "src"
@@ -30,9 +34,9 @@ def modules_with_examples() -> list[str]:
 
 
 def examples_of(module: str) -> list[doctest.DocTest]:
-    """Return the docstrings of a module that have examples."""
+    """Return the docstrings of a module that have examples; a class with two names counts once."""
     tests = doctest.DocTestFinder().find(importlib.import_module(module))
-    return [test for test in tests if test.examples]
+    return list({test.lineno: test for test in tests if test.examples}.values())
 
 
 def source_of(test: doctest.DocTest) -> str:
@@ -48,23 +52,32 @@ def needs_spark(test: doctest.DocTest) -> bool:
 def names_of(source: str) -> dict[str, Any]:
     """Return what an example finds besides the names of its module.
 
-    `env` is an environment with parallelism 1, and `t_env` its table environment.
+    `env` is an environment with parallelism 1, and `t_env` its table environment, which comes with `col`, `lit` and
+    `DataTypes`.
     """
     env = StreamExecutionEnvironment.get_execution_environment()
-    names: dict[str, Any] = {"StreamExecutionEnvironment": StreamExecutionEnvironment, "env": env}
+    names = {
+        "StreamExecutionEnvironment": StreamExecutionEnvironment,
+        "env": env,
+        "col": col,
+        "lit": lit,
+        "DataTypes": DataTypes,
+    }
     return names | {"t_env": StreamTableEnvironment.create(env)} if "t_env" in source else names
 
 
-def run_example(test: doctest.DocTest, directory: Path) -> str:
-    """Run the examples of one docstring in a new subdirectory; return a report of those that failed."""
+def run_example(test: doctest.DocTest) -> str:
+    """Run the examples of one docstring; return a report of those that failed."""
     test.globs |= names_of(source_of(test))
     report: list[str] = []
-    (directory / test.name).mkdir()
-    with contextlib.chdir(directory / test.name):
+    with TemporaryDirectory(dir=os.curdir) as directory, contextlib.chdir(directory):
         doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=report.append)
     return "".join(report)
 
 
-def configure(monkeypatch: pytest.MonkeyPatch, settings: dict[str, str]) -> None:
-    """Give environments of this test these settings."""
+def configure(monkeypatch: pytest.MonkeyPatch, directory: Path, settings: dict[str, str]) -> None:
+    """Run the examples of this test in a directory, in environments with these settings."""
+    monkeypatch.chdir(directory)
+    # Python 3.11's checkcache, which doctest calls, fails if generated code of an earlier job is collected meanwhile.
+    monkeypatch.setattr(linecache, "checkcache", lambda filename=None: None)
     monkeypatch.setattr(launch_context, "_command_line", settings)

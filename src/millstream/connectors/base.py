@@ -39,7 +39,7 @@ BATCH = 2048
 
 
 class DeliveryGuarantee(Enum):
-    """How often a sink writes a record if the job fails and restarts."""
+    """Says how often a sink writes a record if the job fails and restarts."""
 
     EXACTLY_ONCE = 0
     AT_LEAST_ONCE = 1
@@ -47,7 +47,7 @@ class DeliveryGuarantee(Enum):
 
 
 class StreamTransformer(ABC):
-    """Adds operators in front of a sink."""
+    """Adds operators in front of a sink, see SupportsPreprocessing."""
 
     @abstractmethod
     def apply(self, ds: _Stream) -> _Stream:
@@ -55,7 +55,15 @@ class StreamTransformer(ABC):
 
 
 class SupportsPreprocessing(ABC):
-    """A sink with operators in front of it, which `sink_to` adds."""
+    """Marks a sink with operators in front of it, which `sink_to` adds.
+
+    Example:
+        >>> from millstream.connectors.base import Sink
+        >>> class Doubled(StreamTransformer):
+        ...     def apply(self, ds): return ds.map(lambda n: n * 2)
+        >>> class DoublingSink(Sink, SupportsPreprocessing):
+        ...     def get_transformer(self): return Doubled()
+    """
 
     @abstractmethod
     def get_transformer(self) -> StreamTransformer | None:

@@ -169,6 +169,11 @@ class ElasticsearchEmitter:
         index: the index, or the field with its name.
         key_field: the field with the document id; by default the server generates one per record.
         is_dynamic: whether `index` is a field.
+
+    Example:
+        >>> emitter = ElasticsearchEmitter.dynamic_index("year", "id")
+        >>> emitter.action({"year": 2026, "id": 7}).lines
+        ('{"index": {"_index": "2026", "_id": "7"}}', '{"year": 2026, "id": 7}')
     """
 
     index: str
@@ -352,7 +357,8 @@ class _Writer(SinkWriter):
 class ElasticsearchSink(Sink):
     """Writes records to Elasticsearch 7 and later, or OpenSearch, at least once.
 
-    With a key field a replayed record replaces its document; without, it is duplicated.
+    With a key field a replayed record replaces its document; without, it is duplicated. See Elasticsearch7SinkBuilder
+    for an example.
     """
 
     name = "Elasticsearch Sink"
@@ -379,7 +385,7 @@ class ElasticsearchSink(Sink):
 
 
 class ElasticsearchSinkBuilderBase:
-    """Builds an ElasticsearchSink."""
+    """Builds an ElasticsearchSink; see Elasticsearch7SinkBuilder for an example."""
 
     get_http_host_class = missing_function("get_http_host_class", JAVA)
 
@@ -394,13 +400,16 @@ class ElasticsearchSinkBuilderBase:
         return self._with(access=replace(self._settings.access, **changes))
 
     def set_emitter(self, emitter: ElasticsearchEmitter) -> Self:
-        """Set the emitter."""
+        """Set the emitter. Required."""
         if not isinstance(emitter, ElasticsearchEmitter):
             raise InvalidProgramError(f"ElasticsearchSink takes an ElasticsearchEmitter, not {emitter!r}.")
         return self._with(emitter=emitter)
 
     def set_hosts(self, hosts: str | list[str]) -> Self:
-        """Set the servers, such as `localhost:9200` or `https://host:9200`; a failure switches to the next one."""
+        """Set the servers, such as `localhost:9200` or `https://host:9200`. Required.
+
+        A failure switches to the next one.
+        """
         urls = hosts if isinstance(hosts, list) else [hosts]
         servers = tuple(urlsplit(host if "://" in host else f"http://{host}") for host in urls)
         if not servers or not all(host.hostname and host.scheme in ("http", "https") for host in servers):
@@ -419,12 +428,12 @@ class ElasticsearchSinkBuilderBase:
         return self
 
     def set_bulk_flush_max_actions(self, num_max_actions: int) -> Self:
-        """Set the maximum documents per request; 1000 by default, -1 for no limit."""
+        """Set the maximum documents per request, by default 1000; -1 for no limit."""
         _check_limit("set_bulk_flush_max_actions", num_max_actions)
         return self._with(max_actions=num_max_actions)
 
     def set_bulk_flush_max_size_mb(self, max_size_mb: int) -> Self:
-        """Set the maximum size of a request in MiB; -1, the default, for no limit."""
+        """Set the maximum size of a request in MiB, by default -1 for no limit."""
         _check_limit("set_bulk_flush_max_size_mb", max_size_mb)
         return self._with(max_bytes=max_size_mb << 20 if max_size_mb > 0 else -1)
 
@@ -435,20 +444,20 @@ class ElasticsearchSinkBuilderBase:
     def set_bulk_flush_backoff_strategy(
         self, flush_backoff_type: FlushBackoffType, max_retries: int, delay_millis: int
     ) -> Self:
-        """Set the retries and the delay of failed actions; none by default."""
+        """Set the retries of failed actions and the delay between them, by default none."""
         retries = 0 if flush_backoff_type is FlushBackoffType.NONE else max_retries
         return self._with(backoff=flush_backoff_type, retries=retries, delay=delay_millis / 1000)
 
     def set_connection_username(self, username: str) -> Self:
-        """Set the user."""
+        """Set the user, by default none."""
         return self._with_access(user=username)
 
     def set_connection_password(self, password: str) -> Self:
-        """Set the password."""
+        """Set the password, by default none."""
         return self._with_access(password=password)
 
     def set_connection_path_prefix(self, prefix: str) -> Self:
-        """Set a prefix for the path of every request."""
+        """Set a prefix for the path of every request, by default none."""
         return self._with_access(prefix=f"/{prefix.strip('/')}" if prefix.strip("/") else "")
 
     def set_connection_request_timeout(self, timeout: int) -> Self:
@@ -456,11 +465,11 @@ class ElasticsearchSinkBuilderBase:
         return self
 
     def set_connection_timeout(self, timeout: int) -> Self:
-        """Set the connection timeout in milliseconds; 10,000 by default."""
+        """Set the connection timeout in milliseconds, by default 10,000."""
         return self._with_access(connect_timeout=timeout / 1000)
 
     def set_socket_timeout(self, timeout: int) -> Self:
-        """Set the response timeout in milliseconds; 30,000 by default."""
+        """Set the response timeout in milliseconds, by default 30,000."""
         return self._with_access(read_timeout=timeout / 1000)
 
     def build(self) -> ElasticsearchSink:
@@ -483,8 +492,19 @@ class Elasticsearch7SinkBuilder(ElasticsearchSinkBuilderBase):
     Example:
         >>> sink = (
         ...     Elasticsearch7SinkBuilder()
-        ...     .set_hosts("localhost:9200")
+        ...     .set_hosts(["https://search-1:9200", "https://search-2:9200"])
         ...     .set_emitter(ElasticsearchEmitter.static_index("users", "id"))
+        ...     .set_delivery_guarantee(DeliveryGuarantee.AT_LEAST_ONCE)
+        ...     .set_bulk_flush_max_actions(500)
+        ...     .set_bulk_flush_max_size_mb(5)
+        ...     .set_bulk_flush_backoff_strategy(FlushBackoffType.EXPONENTIAL, 5, 1000)
+        ...     .set_connection_username("me")
+        ...     .set_connection_password("secret")
+        ...     .set_connection_path_prefix("search")
+        ...     .set_connection_timeout(5000)
+        ...     .set_socket_timeout(10_000)
         ...     .build()
         ... )
+        >>> sink.name
+        'Elasticsearch Sink'
     """

@@ -42,7 +42,7 @@ class HttpSource(PushSource):
         max_body_bytes: maximum size of a body; the response is 413 if exceeded.
 
     Example:
-        >>> HttpSource(8099, "/orders").name
+        >>> HttpSource(8099, "/orders", token="secret", acknowledge_processed=True).name
         'HTTP 127.0.0.1:8099/orders'
     """
 

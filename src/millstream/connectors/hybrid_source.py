@@ -162,7 +162,7 @@ class _Reader(SourceReader):
 
 
 class HybridSource(Source[T_co]):
-    """Reads sources in sequence; only the last one may be unbounded.
+    """Reads sources in sequence, such as files and then a stream; only the last one may be unbounded.
 
     A source starts when all subtasks have read the previous one to its end. A checkpoint contains the index of the
     current source and its position.
@@ -175,9 +175,7 @@ class HybridSource(Source[T_co]):
         >>> from millstream.datastream.connectors.number_seq import NumberSequenceSource
         >>> old, new = NumberSequenceSource(1, 2), NumberSequenceSource(10, 12)
         >>> source = HybridSource.builder(old).add_source(new).build()
-        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
-        >>> numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
-        >>> list(numbers.execute_and_collect())
+        >>> list(env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").execute_and_collect())
         [1, 2, 10, 11, 12]
     """
 
@@ -238,7 +236,7 @@ class HybridSource(Source[T_co]):
 
 
 class HybridSourceBuilder:
-    """Builds a HybridSource."""
+    """Builds a HybridSource; see HybridSource for an example."""
 
     def __init__(self) -> None:
         self._sources: tuple[Source, ...] = ()
@@ -265,7 +263,7 @@ class HybridSourceBuilder:
         return self
 
     def build(self) -> HybridSource[Value]:
-        """Return the source."""
+        """Return the source, which has at least the source of `HybridSource.builder`."""
         return HybridSource(self._sources)
 
 

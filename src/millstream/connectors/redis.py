@@ -44,11 +44,13 @@ class RedisSink(Sink):
         url: the server, such as `redis://host:6379/0`.
         key: returns the key of a record.
         value: returns text, bytes, a number, or a dict for a hash; None deletes the key.
-        ttl: seconds until the key expires; None for never.
-        max_retries: retries of a batch after connection failures.
+        ttl: seconds until the key expires; None, the default, for never.
+        max_retries: retries of a batch after connection failures, by default 5.
 
     Example:
-        >>> sink = RedisSink("redis://localhost:6379/0", key=lambda w: f"count:{w[0]}", value=lambda w: w[1])
+        >>> sink = RedisSink("redis://localhost:6379/0", key=lambda w: f"count:{w[0]}", value=lambda w: w[1], ttl=3600)
+        >>> sink.name
+        'Redis Sink'
     """
 
     name = "Redis Sink"

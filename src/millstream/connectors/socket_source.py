@@ -18,7 +18,7 @@ _BLOCK = 1 << 16
 
 
 class SocketTextSource(PushSource):
-    """Reads lines from a server, as Flink's `socketTextStream`; for experiments, since a socket cannot be replayed.
+    r"""Reads lines from a server, as Flink's `socketTextStream`; for experiments, since a socket cannot be replayed.
 
     The driver retains records until a checkpoint contains them, so they survive a failure of workers, but not of the
     driver. The source ends when the server disconnects and all reconnection attempts have failed.
@@ -26,9 +26,20 @@ class SocketTextSource(PushSource):
     Args:
         hostname: the host of the server.
         port: the port of the server.
-        delimiter: the record separator.
-        max_retries: reconnection attempts; -1 for unlimited.
-        capacity: maximum buffered records; more cause backpressure.
+        delimiter: the record separator, by default a line end.
+        max_retries: reconnection attempts, by default none; -1 for unlimited.
+        capacity: maximum buffered records, by default 100,000; more cause backpressure.
+
+    Example:
+        >>> import socket, threading
+        >>> from millstream.common import WatermarkStrategy
+        >>> server = socket.create_server(("localhost", 0))
+        >>> def serve():
+        ...     with server, server.accept()[0] as connection: connection.sendall(b"to\nbe\n")
+        >>> threading.Thread(target=serve).start()
+        >>> source = SocketTextSource("localhost", server.getsockname()[1])
+        >>> list(env.from_source(source, WatermarkStrategy.no_watermarks(), "lines").execute_and_collect())
+        ['to', 'be']
     """
 
     def __init__(

@@ -188,7 +188,7 @@ class FileFormat(ABC):
 
 
 class BulkFormat(FileFormat):
-    """A format whose files contain the positions of their batches of records, such as Parquet."""
+    """Reads files that contain the positions of their batches of records, such as Parquet."""
 
 
 class StreamFormat(FileFormat):
@@ -201,9 +201,19 @@ class StreamFormat(FileFormat):
 
     @staticmethod
     def text_line_format(charset_name: str = "UTF-8") -> StreamFormat:
-        """Read the lines of text files, as strings without line ends (`\\n`, `\\r\\n`, `\\r`).
+        r"""Read the lines of text files, as strings without line ends (`\n`, `\r\n`, `\r`).
 
         Bytes that are invalid in the charset become U+FFFD, as in Flink.
+
+        Example:
+            >>> from pathlib import Path
+            >>> from millstream.common import WatermarkStrategy
+            >>> from millstream.connectors.files.source import FileSource
+            >>> _ = Path("words.txt").write_bytes("é".encode("latin-1"))
+            >>> latin = StreamFormat.text_line_format("latin-1")
+            >>> source = FileSource.for_record_stream_format(latin, "words.txt").build()
+            >>> list(env.from_source(source, WatermarkStrategy.no_watermarks(), "words").execute_and_collect())
+            ['é']
         """
         return TextLineFormat(charset_name)
 

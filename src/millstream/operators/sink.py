@@ -23,7 +23,7 @@ WriterSnapshot = Value
 
 
 class SinkWriter(ABC):
-    """Writes records in the subtask."""
+    """Writes records in the subtask; see Sink for an example."""
 
     # Whether it retains values beyond the call, so that they must not change.
     keeps_values = True
@@ -66,7 +66,7 @@ class SinkWriter(ABC):
 
 @fast_dataclass
 class CommitContext:
-    """The sink whose output a committer commits.
+    """Identifies the sink whose output a committer commits.
 
     Attributes:
         job_id: the job.
@@ -82,7 +82,22 @@ class CommitContext:
 
 
 class Committer(ABC):
-    """Commits staged output. Runs on the driver; commits must be idempotent."""
+    """Commits staged output. Runs on the driver; commits must be idempotent.
+
+    Example:
+        >>> class StagingWriter(SinkWriter):
+        ...     def begin(self, transaction): self.staged = []
+        ...     def write(self, value): self.staged.append(value)
+        ...     def prepare_commit(self, flush): return self.staged
+        >>> class PrintingCommitter(Committer):
+        ...     def commit(self, committables): print([staged for subtask, staged in committables])
+        >>> class Staging(Sink):
+        ...     def create_writer(self, context): return StagingWriter()
+        ...     def create_committer(self, context): return PrintingCommitter()
+        >>> _ = env.from_collection(["to", "be"]).sink_to(Staging())
+        >>> _ = env.execute()
+        [['to', 'be']]
+    """
 
     # Whether output waits for its checkpoint. Otherwise it is committed at the end of its epoch, and repeated if the
     # epoch is.
@@ -123,7 +138,20 @@ class Committer(ABC):
 
 
 class Sink(ABC, Generic[T_contra]):
-    """A destination of records."""
+    """Writes records to an external system, with a writer in each subtask and a committer on the driver.
+
+    Example:
+        >>> class PrintingWriter(SinkWriter):
+        ...     def write(self, value): print(value)
+        ...     def prepare_commit(self, flush): return None
+        >>> class Printing(Sink):
+        ...     def create_writer(self, context): return PrintingWriter()
+        ...     def create_committer(self, context): return None
+        >>> _ = env.from_collection(["to", "be"]).sink_to(Printing())
+        >>> _ = env.execute()
+        to
+        be
+    """
 
     name = "Sink"
     # Whether records must conform to their declared type.

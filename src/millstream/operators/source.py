@@ -53,7 +53,7 @@ class SplitAssignment:
 
 
 class SplitEnumerator(ABC):
-    """Assigns splits to subtasks each epoch. Runs on the driver."""
+    """Assigns splits to subtasks each epoch. Runs on the driver. See Source for an example."""
 
     @abstractmethod
     def poll(self, budget: int, now: float) -> SplitAssignment:
@@ -95,7 +95,10 @@ class SplitEnumerator(ABC):
 
 
 class SourceReader(ABC):
-    """Reads split ranges. Runs in the subtask; its records depend on the split range alone."""
+    """Reads split ranges. Runs in the subtask; its records depend on the split range alone.
+
+    See Source for an example.
+    """
 
     @abstractmethod
     def read(self, split_range: SplitRange) -> Iterator[Collection[Value]]:
@@ -132,7 +135,26 @@ class SourceReader(ABC):
 
 
 class Source(ABC, Generic[T_co]):
-    """A source of records."""
+    """Reads records from an external system: an enumerator on the driver assigns splits, readers read them.
+
+    Example:
+        >>> from millstream.common import WatermarkStrategy
+        >>> class OneRange(SplitEnumerator):
+        ...     def __init__(self, is_done): self.is_done = is_done
+        ...     def poll(self, budget, now):
+        ...         ranges, self.is_done = {} if self.is_done else {0: [(1, 4)]}, True
+        ...         return SplitAssignment(ranges)
+        ...     def is_finished(self): return self.is_done
+        ...     def snapshot(self): return self.is_done
+        >>> class NumberReader(SourceReader):
+        ...     def read(self, split_range): yield list(range(*split_range))
+        >>> class Numbers(Source):
+        ...     is_bounded = True
+        ...     def create_enumerator(self, parallelism, restored=None): return OneRange(bool(restored))
+        ...     def create_reader(self, subtask, parallelism): return NumberReader()
+        >>> list(env.from_source(Numbers(), WatermarkStrategy.no_watermarks(), "numbers").execute_and_collect())
+        [1, 2, 3]
+    """
 
     name = "Source"
     # The declared type of its records; they conform to it.
@@ -179,7 +201,19 @@ class Source(ABC, Generic[T_co]):
         return limited
 
     def on_bad_records(self, policy: BadRecords) -> Self:
-        """Return a copy that fails at records it cannot deserialize, skips them, or sends them to a side output."""
+        r"""Return a copy that fails at records it cannot deserialize, skips them, or sends them to a side output.
+
+        Example:
+            >>> from pathlib import Path
+            >>> from millstream.common import WatermarkStrategy
+            >>> from millstream.connectors.files.source import FileSource
+            >>> from millstream.formats.json.messages import JsonLinesFormat
+            >>> _ = Path("in.json").write_text('{"id": 1}\n{"id":\n')
+            >>> source = FileSource.for_record_stream_format(JsonLinesFormat(), "in.json").build()
+            >>> source = source.on_bad_records(BadRecords.skip())
+            >>> list(env.from_source(source, WatermarkStrategy.no_watermarks(), "in").execute_and_collect())
+            [{'id': 1}]
+        """
         tolerant = copy(self)
         tolerant.bad_records = policy
         return tolerant

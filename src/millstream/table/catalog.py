@@ -79,7 +79,15 @@ HiveCatalog = missing_class(__name__, "HiveCatalog", JAVA)
 
 @fast_dataclass
 class CatalogDescriptor:
-    """A catalog's options; `type` selects the kind."""
+    """Describes a catalog by its options; `type` selects the kind.
+
+    Example:
+        >>> options = Configuration.from_dict({"type": "generic_in_memory", "default-database": "shop"})
+        >>> t_env.create_catalog("mine", CatalogDescriptor.of("mine", options))
+        >>> t_env.use_catalog("mine")
+        >>> t_env.get_current_database()
+        'shop'
+    """
 
     catalog_name: str
     configuration: Configuration
@@ -87,7 +95,7 @@ class CatalogDescriptor:
 
     @staticmethod
     def of(catalog_name: str, configuration: Configuration, comment: str | None = None) -> CatalogDescriptor:
-        """Return the description of a catalog."""
+        """Return the description of a catalog; the comment is None by default."""
         return CatalogDescriptor(catalog_name, configuration, comment)
 
     def options(self) -> dict[str, str]:
@@ -96,11 +104,19 @@ class CatalogDescriptor:
 
 
 class Catalog(PartitionsAndStatistics):
-    """A catalog: databases, tables, views, functions and partitions.
+    """Holds databases, and their tables, views, functions, models and partitions.
 
     Example:
-        >>> Catalog(GenericInMemoryCatalog("mine")).list_databases()
-        ['default_database']
+        >>> from millstream.table import TableSchema
+        >>> catalog = Catalog(GenericInMemoryCatalog("mine"))
+        >>> catalog.create_database("shop", CatalogDatabase.create_instance({"owner": "ann"}), False)
+        >>> schema = TableSchema(["name"], [DataTypes.STRING()])
+        >>> orders = CatalogBaseTable.create_table(schema, properties={"connector": "print"}, comment="all orders")
+        >>> catalog.create_table(ObjectPath("shop", "orders"), orders, False)
+        >>> catalog.list_databases(), catalog.list_tables("shop")
+        (['default_database', 'shop'], ['orders'])
+        >>> catalog.get_table(ObjectPath("shop", "orders")).get_comment()
+        'all orders'
     """
 
     def __init__(self, store: memory.Catalog) -> None:
@@ -122,7 +138,12 @@ class Catalog(PartitionsAndStatistics):
         return sorted(self._store.databases())
 
     def get_database(self, database_name: str) -> CatalogDatabase:
-        """Return a database."""
+        """Return a database; a missing one is an error.
+
+        Example:
+            >>> t_env.get_catalog("default_catalog").get_database("default_database").get_properties()
+            {}
+        """
         database = self._store.databases().get(database_name)
         if database is None:
             raise DatabaseNotExistException.of(database_name, self._store.name)
@@ -133,7 +154,14 @@ class Catalog(PartitionsAndStatistics):
         return database_name in self._store.databases()
 
     def create_database(self, name: str, database: CatalogDatabase, ignore_if_exists: bool) -> None:
-        """Add a database."""
+        """Add a database; an existing one is an error, or left unchanged with `ignore_if_exists`.
+
+        Example:
+            >>> catalog = t_env.get_catalog("default_catalog")
+            >>> catalog.create_database("shop", CatalogDatabase.create_instance({}, "our shop"), False)
+            >>> catalog.database_exists("shop"), catalog.get_database("shop").get_comment()
+            (True, 'our shop')
+        """
         if self.database_exists(name):
             if ignore_if_exists:
                 return
@@ -141,7 +169,15 @@ class Catalog(PartitionsAndStatistics):
         self._store.put_database(name, memory.Database(database.get_properties(), database.comment))
 
     def drop_database(self, name: str, ignore_if_exists: bool) -> None:
-        """Drop an empty database."""
+        """Drop an empty database; a missing one is an error, or ignored with `ignore_if_not_exists`.
+
+        Example:
+            >>> catalog = t_env.get_catalog("default_catalog")
+            >>> catalog.create_database("shop", CatalogDatabase.create_instance({}), False)
+            >>> catalog.drop_database("shop", False)
+            >>> catalog.list_databases()
+            ['default_database']
+        """
         if self.database_exists(name):
             if self._store.tables(name) or self._store.functions(name):
                 raise DatabaseNotEmptyException.of(name, self._store.name)
@@ -150,7 +186,14 @@ class Catalog(PartitionsAndStatistics):
             raise DatabaseNotExistException.of(name, self._store.name)
 
     def alter_database(self, name: str, new_database: CatalogDatabase, ignore_if_not_exists: bool) -> None:
-        """Replace a database's properties."""
+        """Replace a database's properties and comment.
+
+        Example:
+            >>> catalog = t_env.get_catalog("default_catalog")
+            >>> catalog.alter_database("default_database", CatalogDatabase.create_instance({"owner": "ann"}), False)
+            >>> catalog.get_database("default_database").get_properties()
+            {'owner': 'ann'}
+        """
         if self.database_exists(name):
             self._store.put_database(name, memory.Database(new_database.get_properties(), new_database.comment))
         elif not ignore_if_not_exists:
@@ -159,11 +202,17 @@ class Catalog(PartitionsAndStatistics):
     # --- tables
 
     def list_tables(self, database_name: str) -> list[str]:
-        """Return the names of tables and views."""
+        """Return the names of tables and views of a database."""
         return sorted(self._store.tables(database_name))
 
     def list_views(self, database_name: str) -> list[str]:
-        """Return the names of views."""
+        """Return the names of views of a database.
+
+        Example:
+            >>> _ = t_env.execute_sql("CREATE VIEW words AS SELECT 'to' AS word")
+            >>> t_env.get_catalog("default_catalog").list_views("default_database")
+            ['words']
+        """
         return sorted(n for n, t in self._store.tables(database_name).items() if t.is_view)
 
     def list_materialized_tables(self, database_name: str) -> list[str]:
@@ -171,7 +220,16 @@ class Catalog(PartitionsAndStatistics):
         return []
 
     def get_table(self, table_path: ObjectPath) -> CatalogBaseTable:
-        """Return a table or view."""
+        """Return a table or view; a missing one is an error.
+
+        Example:
+            >>> _ = t_env.execute_sql("CREATE TABLE orders (name STRING) WITH ('connector' = 'print')")
+            >>> table = t_env.get_catalog("default_catalog").get_table(ObjectPath("default_database", "orders"))
+            >>> print(table.get_unresolved_schema())
+            (
+              `name` STRING
+            )
+        """
         table = self._table(table_path)
         if table is None:
             raise TableNotExistException.of(table_path, self._store.name)
@@ -183,18 +241,38 @@ class Catalog(PartitionsAndStatistics):
         return self._store.tables(path.get_database_name()).get(path.get_object_name())
 
     def table_exists(self, table_path: ObjectPath) -> bool:
-        """Return whether a table or view exists."""
+        """Return whether a table or view exists.
+
+        Example:
+            >>> t_env.get_catalog("default_catalog").table_exists(ObjectPath("default_database", "orders"))
+            False
+        """
         return self._table(table_path) is not None
 
     def drop_table(self, table_path: ObjectPath, ignore_if_not_exists: bool) -> None:
-        """Drop a table or view."""
+        """Drop a table or view; a missing one is an error, or ignored with `ignore_if_not_exists`.
+
+        Example:
+            >>> _ = t_env.execute_sql("CREATE TABLE orders (name STRING) WITH ('connector' = 'print')")
+            >>> t_env.get_catalog("default_catalog").drop_table(ObjectPath("default_database", "orders"), False)
+            >>> t_env.list_tables()
+            []
+        """
         if self.table_exists(table_path):
             self._store.drop_table(table_path.get_database_name(), table_path.get_object_name())
         elif not ignore_if_not_exists:
             raise TableNotExistException.of(table_path, self._store.name)
 
     def rename_table(self, table_path: ObjectPath, new_table_name: str, ignore_if_not_exists: bool) -> None:
-        """Rename a table or view."""
+        """Rename a table or view of a database.
+
+        Example:
+            >>> _ = t_env.execute_sql("CREATE TABLE orders (name STRING) WITH ('connector' = 'print')")
+            >>> path = ObjectPath("default_database", "orders")
+            >>> t_env.get_catalog("default_catalog").rename_table(path, "old_orders", False)
+            >>> t_env.list_tables()
+            ['old_orders']
+        """
         table = self._table(table_path)
         if table is not None:
             new_path = ObjectPath(table_path.get_database_name(), new_table_name)
@@ -205,7 +283,10 @@ class Catalog(PartitionsAndStatistics):
             raise TableNotExistException.of(table_path, self._store.name)
 
     def create_table(self, table_path: ObjectPath, table: CatalogBaseTable, ignore_if_exists: bool) -> None:
-        """Add a table or view."""
+        """Add a table or view; an existing one is an error, or left unchanged with `ignore_if_exists`.
+
+        See `Catalog` for an example.
+        """
         if self.table_exists(table_path):
             if ignore_if_exists:
                 return
@@ -213,7 +294,18 @@ class Catalog(PartitionsAndStatistics):
         self._store.put_table(table_path.get_database_name(), table_path.get_object_name(), table.table)
 
     def alter_table(self, table_path: ObjectPath, new_table: CatalogBaseTable, ignore_if_not_exists: bool) -> None:
-        """Replace a table or view by one of the same kind."""
+        """Replace a table or view by one of the same kind.
+
+        Example:
+            >>> from millstream.table import TableSchema
+            >>> _ = t_env.execute_sql("CREATE TABLE orders (name STRING) WITH ('connector' = 'print')")
+            >>> schema = TableSchema(["name"], [DataTypes.STRING()])
+            >>> table = CatalogBaseTable.create_table(schema, properties={"connector": "blackhole"})
+            >>> catalog, path = t_env.get_catalog("default_catalog"), ObjectPath("default_database", "orders")
+            >>> catalog.alter_table(path, table, False)
+            >>> catalog.get_table(path).get_options()
+            {'connector': 'blackhole'}
+        """
         current = self._table(table_path)
         if current is not None:
             if current.is_view != new_table.table.is_view:
@@ -228,11 +320,24 @@ class Catalog(PartitionsAndStatistics):
     # --- functions
 
     def list_functions(self, database_name: str) -> list[str]:
-        """Return the names of functions."""
+        """Return the names of functions of a database.
+
+        Example:
+            >>> _ = t_env.execute_sql("CREATE FUNCTION root AS 'math.sqrt' LANGUAGE PYTHON")
+            >>> t_env.get_catalog("default_catalog").list_functions("default_database")
+            ['root']
+        """
         return sorted(self._store.functions(database_name))
 
     def get_function(self, function_path: ObjectPath) -> CatalogFunction:
-        """Return a function."""
+        """Return a function; a missing one is an error.
+
+        Example:
+            >>> _ = t_env.execute_sql("CREATE FUNCTION root AS 'math.sqrt' LANGUAGE PYTHON")
+            >>> path = ObjectPath("default_database", "root")
+            >>> t_env.get_catalog("default_catalog").get_function(path).get_class_name()
+            'math.sqrt'
+        """
         function = self._function(function_path)
         if function is None:
             raise FunctionNotExistException.of(function_path, self._store.name)
@@ -248,7 +353,15 @@ class Catalog(PartitionsAndStatistics):
         return self._function(function_path) is not None
 
     def create_function(self, function_path: ObjectPath, function: CatalogFunction, ignore_if_exists: bool) -> None:
-        """Add a function."""
+        """Add a function by the name of its implementation; an existing one is an error, unless `ignore_if_exists`.
+
+        Example:
+            >>> path = ObjectPath("default_database", "root")
+            >>> catalog = t_env.get_catalog("default_catalog")
+            >>> catalog.create_function(path, CatalogFunction.create_instance("math.sqrt"), False)
+            >>> catalog.function_exists(path)
+            True
+        """
         if self.function_exists(function_path):
             if ignore_if_exists:
                 return
@@ -261,14 +374,14 @@ class Catalog(PartitionsAndStatistics):
     def alter_function(
         self, function_path: ObjectPath, new_function: CatalogFunction, ignore_if_not_exists: bool
     ) -> None:
-        """Replace a function."""
+        """Replace a function; a missing one is an error, or ignored with `ignore_if_not_exists`."""
         if self.function_exists(function_path):
             self._put_function(function_path, new_function)
         elif not ignore_if_not_exists:
             raise FunctionNotExistException.of(function_path, self._store.name)
 
     def drop_function(self, function_path: ObjectPath, ignore_if_not_exists: bool) -> None:
-        """Drop a function."""
+        """Drop a function; a missing one is an error, or ignored with `ignore_if_not_exists`."""
         if self.function_exists(function_path):
             self._store.drop_function(function_path.get_database_name(), function_path.get_object_name())
         elif not ignore_if_not_exists:
@@ -283,7 +396,7 @@ class Catalog(PartitionsAndStatistics):
     # --- models
 
     def list_models(self, database_name: str) -> list[str]:
-        """Return the names of models."""
+        """Return the names of models of a database."""
         return sorted(self._store.models(database_name))
 
     def _models(self, path: ObjectPath) -> dict[str, tables.CatalogModel]:
@@ -291,7 +404,7 @@ class Catalog(PartitionsAndStatistics):
         return self._store.models(database) if self.database_exists(database) else {}
 
     def get_model(self, model_path: ObjectPath) -> CatalogModel:
-        """Return a model."""
+        """Return a model; a missing one is an error."""
         model = self._models(model_path).get(model_path.get_object_name())
         if model is None:
             raise ModelNotExistException.of(model_path, self._store.name)
@@ -302,7 +415,7 @@ class Catalog(PartitionsAndStatistics):
         return model_path.get_object_name() in self._models(model_path)
 
     def drop_model(self, model_path: ObjectPath, ignore_if_not_exists: bool) -> None:
-        """Drop a model."""
+        """Drop a model; a missing one is an error, or ignored with `ignore_if_not_exists`."""
         if self._has_model(model_path, ignore_if_not_exists):
             del self._models(model_path)[model_path.get_object_name()]
 
@@ -312,7 +425,7 @@ class Catalog(PartitionsAndStatistics):
         return self.model_exists(path)
 
     def rename_model(self, model_path: ObjectPath, new_model_name: str, ignore_if_not_exists: bool) -> None:
-        """Rename a model."""
+        """Rename a model of a database."""
         if self._has_model(model_path, ignore_if_not_exists):
             models = self._models(model_path)
             if new_model_name in models:
@@ -321,20 +434,30 @@ class Catalog(PartitionsAndStatistics):
             models[new_model_name] = models.pop(model_path.get_object_name())
 
     def create_model(self, model_path: ObjectPath, model: CatalogModel, ignore_if_exists: bool) -> None:
-        """Add a model."""
+        """Add a model; an existing one is an error, or left unchanged with `ignore_if_exists`.
+
+        Example:
+            >>> from millstream.table import Schema
+            >>> schema = Schema.new_builder().column("text", "STRING").build()
+            >>> catalog = t_env.get_catalog("default_catalog")
+            >>> model = CatalogModel.create_model(schema, schema, {"provider": "openai"}, "rates reviews")
+            >>> catalog.create_model(ObjectPath("default_database", "rate"), model, False)
+            >>> catalog.list_models("default_database"), t_env.list_models()
+            (['rate'], ['rate'])
+        """
         if not self.model_exists(model_path):
             self._store.models(model_path.get_database_name())[model_path.get_object_name()] = model.model
         elif not ignore_if_exists:
             raise ModelAlreadyExistException.of(model_path, self._store.name)
 
     def alter_model(self, model_path: ObjectPath, new_model: CatalogModel, ignore_if_not_exists: bool) -> None:
-        """Replace a model."""
+        """Replace a model; a missing one is an error, or ignored with `ignore_if_not_exists`."""
         if self._has_model(model_path, ignore_if_not_exists):
             self._models(model_path)[model_path.get_object_name()] = new_model.model
 
 
 class JdbcCatalog(Catalog):
-    """The databases and tables of a PostgreSQL server.
+    """Reads the databases and tables of a PostgreSQL server; it cannot create tables.
 
     Args:
         catalog_name: its name.

@@ -26,7 +26,13 @@ __all__ = ["CatalogColumnStatistics", "CatalogPartition", "CatalogPartitionSpec"
 
 @fast_dataclass
 class CatalogDatabase:
-    """A database: properties and comment."""
+    """Holds a database's properties and comment.
+
+    Example:
+        >>> database = CatalogDatabase.create_instance({"owner": "ann"}, "our shop")
+        >>> database.get_properties(), database.get_comment()
+        ({'owner': 'ann'}, 'our shop')
+    """
 
     properties: dict[str, str] = field(default_factory=dict)
     comment: str | None = None
@@ -58,7 +64,15 @@ class CatalogDatabase:
 
 
 class CatalogBaseTable:
-    """A table or a view of a catalog."""
+    """Holds a table or a view of a catalog: its schema, options and comment.
+
+    Example:
+        >>> from millstream.table import TableSchema
+        >>> schema = TableSchema(["name", "day"], [DataTypes.STRING(), DataTypes.DATE()])
+        >>> table = CatalogBaseTable.create_table(schema, ["day"], {"connector": "print"}, "all orders")
+        >>> table.get_options(), table.get_comment()
+        ({'connector': 'print'}, 'all orders')
+    """
 
     def __init__(self, table: CatalogTable) -> None:
         self.table = table
@@ -113,7 +127,13 @@ class CatalogBaseTable:
 
 
 class CatalogFunction:
-    """A function, by the name of its implementation."""
+    """Holds a function, by the name of its implementation.
+
+    Example:
+        >>> function = CatalogFunction.create_instance("math.sqrt")
+        >>> function.get_class_name(), function.get_function_language()
+        ('math.sqrt', 'PYTHON')
+    """
 
     def __init__(self, function: memory.CatalogFunction) -> None:
         self.function = function
@@ -149,7 +169,13 @@ class CatalogFunction:
 
 
 class CatalogModel:
-    """A model: input and output schema, and options."""
+    """Holds a model: input and output schema, options and comment.
+
+    Example:
+        >>> schema = Schema.new_builder().column("text", "STRING").build()
+        >>> CatalogModel.create_model(schema, schema, {"provider": "openai"}, "rates reviews").get_options()
+        {'provider': 'openai'}
+    """
 
     def __init__(self, model: tables.CatalogModel) -> None:
         self.model = model
@@ -184,7 +210,12 @@ _WHOLE: PartitionKey = ()
 
 @fast_dataclass
 class CatalogPartition:
-    """A partition: properties and comment."""
+    """Holds a partition's properties and comment.
+
+    Example:
+        >>> CatalogPartition.create_instance({"numRows": "3"}, "one day").get_properties()
+        {'numRows': '3'}
+    """
 
     properties: dict[str, str] = field(default_factory=dict)
     comment: str | None = None
@@ -216,7 +247,12 @@ class CatalogPartition:
 
 
 class CatalogPartitionSpec:
-    """Identifies a partition: values by column."""
+    """Identifies a partition, or several, by values of columns.
+
+    Example:
+        >>> CatalogPartitionSpec({"day": "2026-11-19"}).get_partition_spec()
+        {'day': '2026-11-19'}
+    """
 
     def __init__(self, partition_spec: dict[str, str]) -> None:
         if not isinstance(partition_spec, dict):
@@ -239,7 +275,7 @@ class CatalogPartitionSpec:
 
 @fast_dataclass
 class CatalogTableStatistics:
-    """The size of a table or partition."""
+    """Holds the size of a table or partition: rows, files and bytes."""
 
     row_count: int | None = None
     field_count: int | None = None
@@ -274,7 +310,7 @@ class CatalogTableStatistics:
 
 @fast_dataclass
 class CatalogColumnStatistics:
-    """Statistics of columns."""
+    """Holds statistics of columns, such as the number of distinct values."""
 
     column_statistics_data: dict[str, Value] | None = None
     properties: dict[str, str] | None = None
@@ -338,7 +374,17 @@ class PartitionsAndStatistics:
         partition: CatalogPartition,
         ignore_if_exists: bool,
     ) -> None:
-        """Add a partition."""
+        """Add a partition; an existing one is an error, or left unchanged with `ignore_if_exists`.
+
+        Example:
+            >>> _ = t_env.execute_sql("CREATE TABLE orders (n INT, `day` STRING) PARTITIONED BY (`day`) "
+            ...     "WITH ('connector' = 'filesystem', 'path' = 'orders', 'format' = 'json')")
+            >>> catalog, path = t_env.get_catalog("default_catalog"), ObjectPath("default_database", "orders")
+            >>> spec = CatalogPartitionSpec({"day": "2026-11-19"})
+            >>> catalog.create_partition(path, spec, CatalogPartition.create_instance({}), False)
+            >>> catalog.list_partitions(path) == [spec], catalog.partition_exists(path, spec)
+            (True, True)
+        """
         key = self._key(table_path, partition_spec)
         if key not in self._metadata(table_path).partitions:
             self._metadata(table_path).partitions[key] = partition

@@ -8,7 +8,7 @@ __all__ = ["ChangelogMode"]
 
 
 class ChangelogMode:
-    """A set of kinds of rows.
+    """Holds the kinds of rows that a changelog may have.
 
     Example:
         >>> sorted(c.name for c in ChangelogMode.upsert().changes)
@@ -20,7 +20,12 @@ class ChangelogMode:
 
     @staticmethod
     def insert_only() -> ChangelogMode:
-        """Return the append-only mode: INSERT only."""
+        """Return the append-only mode: INSERT only.
+
+        Example:
+            >>> [c.name for c in ChangelogMode.insert_only().changes]
+            ['INSERT']
+        """
         return ChangelogMode(INSERTS)
 
     @staticmethod
@@ -30,5 +35,10 @@ class ChangelogMode:
 
     @staticmethod
     def all() -> ChangelogMode:
-        """Return the mode with UPDATE_BEFORE and UPDATE_AFTER."""
+        """Return the mode of all kinds, with UPDATE_BEFORE and UPDATE_AFTER.
+
+        Example:
+            >>> len(ChangelogMode.all().changes)
+            4
+        """
         return ChangelogMode(ALL_CHANGES)

@@ -23,17 +23,17 @@ __all__ = ["CompiledPlan"]
 
 
 class CompiledPlan:
-    """A plan: operators, expressions and tables, with the names that identify the state of operators.
+    """Holds a plan: operators, expressions and tables, with the names that identify the state of operators.
+
+    A plan that an earlier version compiled runs unchanged, and restores its checkpoints.
 
     Example:
-        >>> import tempfile
-        >>> from millstream.table import EnvironmentSettings, PlanReference, TableEnvironment
-        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
-        >>> _ = t_env.execute_sql("CREATE TABLE nothing (n BIGINT) WITH ('connector' = 'blackhole')")
-        >>> plan = t_env.compile_plan_sql("INSERT INTO nothing SELECT COUNT(*) FROM (VALUES (1), (2)) AS t (x)")
-        >>> path = tempfile.mkdtemp() + "/count.json"
-        >>> plan.write_to_file(path)
-        >>> t_env.execute_plan(PlanReference.from_file(path)).wait()
+        >>> from millstream.table import PlanReference
+        >>> _ = t_env.execute_sql("CREATE TABLE sink (n BIGINT) WITH ('connector' = 'print')")
+        >>> plan = t_env.compile_plan_sql("INSERT INTO sink SELECT COUNT(*) FROM (VALUES 1) AS t (x)")
+        >>> plan.write_to_file("count.json")
+        >>> t_env.execute_plan(PlanReference.from_file("count.json")).wait()
+        +I[1]
     """
 
     def __init__(self, runner: Runner, plans: Sequence[Planned], known: KnownByName) -> None:
@@ -52,11 +52,11 @@ class CompiledPlan:
         return self._text
 
     def as_smile_bytes(self) -> bytes:
-        """Return the plan in bytes."""
+        """Return the plan in bytes, for `PlanReference.from_smile_bytes`; unlike Flink's, they are JSON."""
         return self._text.encode()
 
     def write_to_file(self, file: str | Path, ignore_if_exists: bool = False) -> None:
-        """Write the plan to a file; an existing one is left unchanged or is an error."""
+        """Write the plan to a file; an existing file is an error, or left unchanged with `ignore_if_exists`."""
         path = Path(file)
         if path.exists():
             if not ignore_if_exists:

@@ -32,7 +32,15 @@ def _read_list(elements: list[Value]) -> ListView[Value]:
 
 @tagged("list-view", write=lambda view: (view._list,), read=_read_list)
 class ListView(DataView, Generic[T]):
-    """A list in an accumulator."""
+    """Holds a list in an accumulator; the result of `create_accumulator` contains it.
+
+    Example:
+        >>> view = ListView()
+        >>> view.add("to")
+        >>> view.add_all(["be", "or"])
+        >>> list(view.get())
+        ['to', 'be', 'or']
+    """
 
     def __init__(self) -> None:
         self._list: list[T] = []
@@ -131,7 +139,16 @@ def _read_map(entries: dict[Value, Value]) -> MapView[Value, Value]:
 
 @tagged("map-view", write=lambda view: (view._dict,), read=_read_map)
 class MapView(Generic[K, V]):
-    """A map in an accumulator."""
+    """Holds a map in an accumulator; the result of `create_accumulator` contains it.
+
+    Example:
+        >>> view = MapView()
+        >>> view.put("to", 1)
+        >>> view["be"] = 2
+        >>> view.remove("to")
+        >>> list(view.items()), view.contains("to"), view.is_empty()
+        ([('be', 2)], False, False)
+    """
 
     def __init__(self) -> None:
         self._dict: dict[K, V] = {}

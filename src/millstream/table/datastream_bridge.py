@@ -38,7 +38,8 @@ from millstream.table.api_syntax import TimeMark
 from millstream.table.changelog_mode import ChangelogMode
 from millstream.table.expression import Expression, aliases_of, tree_of
 from millstream.table.schema import Schema
-from millstream.table.table import Table, node_of
+from millstream.table.table import Table
+from millstream.table.table_base import node_of
 
 if TYPE_CHECKING:
     from millstream.table.statement_planner import StatementPlanner

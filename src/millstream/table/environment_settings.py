@@ -12,41 +12,45 @@ DATABASE = "table.builtin-database-name"
 
 
 class EnvironmentSettings:
-    """The settings of a new TableEnvironment.
+    """Holds the settings of a new TableEnvironment: streaming or batch mode, and a configuration.
 
     Example:
-        >>> EnvironmentSettings.in_batch_mode().is_streaming_mode()
-        False
+        >>> from millstream.common import Configuration
+        >>> config = Configuration.from_dict({"parallelism.default": "4"})
+        >>> builder = EnvironmentSettings.new_instance().in_batch_mode().with_configuration(config)
+        >>> settings = builder.with_built_in_catalog_name("shop").with_built_in_database_name("main").build()
+        >>> settings.is_streaming_mode(), settings.get_built_in_catalog_name(), settings.get_built_in_database_name()
+        (False, 'shop', 'main')
     """
 
     class Builder:
-        """Builds settings."""
+        """Builds settings; see EnvironmentSettings for an example."""
 
         def __init__(self) -> None:
             self._configuration = Configuration()
 
         def with_configuration(self, config: Configuration) -> EnvironmentSettings.Builder:
-            """Add a configuration."""
+            """Add a configuration; later settings override it."""
             self._configuration.add_all(config)
             return self
 
         def in_batch_mode(self) -> EnvironmentSettings.Builder:
-            """Run in batch mode: final results of bounded input."""
+            """Run in batch mode: only final results, of bounded inputs."""
             self._configuration.set_string(MODE, "BATCH")
             return self
 
         def in_streaming_mode(self) -> EnvironmentSettings.Builder:
-            """Run in streaming mode: every change."""
+            """Run in streaming mode, the default: results are updated as input arrives."""
             self._configuration.set_string(MODE, "STREAMING")
             return self
 
         def with_built_in_catalog_name(self, built_in_catalog_name: str) -> EnvironmentSettings.Builder:
-            """Name the default catalog."""
+            """Name the first catalog, by default `default_catalog`."""
             self._configuration.set_string(CATALOG, built_in_catalog_name)
             return self
 
         def with_built_in_database_name(self, built_in_database_name: str) -> EnvironmentSettings.Builder:
-            """Name the default database."""
+            """Name the first database, by default `default_database`."""
             self._configuration.set_string(DATABASE, built_in_database_name)
             return self
 
@@ -80,10 +84,20 @@ class EnvironmentSettings:
 
     @staticmethod
     def in_streaming_mode() -> EnvironmentSettings:
-        """Return the settings for streaming."""
+        """Return the settings for streaming mode.
+
+        Example:
+            >>> EnvironmentSettings.in_streaming_mode().is_streaming_mode()
+            True
+        """
         return EnvironmentSettings.Builder().in_streaming_mode().build()
 
     @staticmethod
     def in_batch_mode() -> EnvironmentSettings:
-        """Return the settings for batch."""
+        """Return the settings for batch mode.
+
+        Example:
+            >>> EnvironmentSettings.in_batch_mode().is_streaming_mode()
+            False
+        """
         return EnvironmentSettings.Builder().in_batch_mode().build()

@@ -6,7 +6,14 @@ __all__ = ["ExplainDetail"]
 
 
 class ExplainDetail:
-    """Details of EXPLAIN."""
+    """Selects additional output of EXPLAIN.
+
+    Example:
+        >>> _ = t_env.execute_sql("CREATE VIEW t AS SELECT * FROM (VALUES 1, 2) AS t (a)")
+        >>> plan = t_env.explain_sql("SELECT COUNT(*) FROM t GROUP BY a", ExplainDetail.CHANGELOG_MODE)
+        >>> "changelogMode=[I,UB,UA]" in plan
+        True
+    """
 
     # The cost of a node as the planner sees it.
     ESTIMATED_COST = 0

@@ -6,28 +6,29 @@ from millstream.common.aliases import T
 from millstream.common.unsupported import missing_function
 from millstream.sql.language import syntax
 from millstream.sql.types import DataType
+from millstream.table.expression_aggregates import AggregateExpression
 from millstream.table.expression_collections import (
     CollectionExpression,
     TimeExpression,
     TimeIntervalUnit,
     TimePointUnit,
 )
-from millstream.table.expression_operators import (
-    AggregateExpression,
-    MathExpression,
-    aliases_of,
-    is_descending,
-    tree_of,
-)
-from millstream.table.expression_text import (
+from millstream.table.expression_json import (
     JsonExistsOnError,
+    JsonExpression,
     JsonOnNull,
     JsonQueryOnEmptyOrError,
     JsonQueryWrapper,
     JsonType,
     JsonValueOnEmptyOrError,
-    TextExpression,
 )
+from millstream.table.expression_operators import (
+    MathExpression,
+    aliases_of,
+    is_descending,
+    tree_of,
+)
+from millstream.table.expression_text import TextExpression
 
 __all__ = [
     "Expression",
@@ -49,7 +50,12 @@ _OBJECTS = "structured types are not supported yet"
 
 
 class Expression(
-    MathExpression[T], AggregateExpression[T], TextExpression[T], CollectionExpression[T], TimeExpression[T]
+    MathExpression[T],
+    AggregateExpression[T],
+    TextExpression[T],
+    JsonExpression[T],
+    CollectionExpression[T],
+    TimeExpression[T],
 ):
     """A value per row: a column, a literal, or a function call.
 
@@ -60,29 +66,64 @@ class Expression(
     """
 
     def alias(self, name: str, *extra_names: str) -> Expression[T]:
-        """Name the column, or the columns of a table function."""
+        """Name the column, or the columns of a table function.
+
+        Example:
+            >>> t_env.from_elements([(1,)], ["n"]).select((col("n") + 1).alias("next")).print_schema()
+            (
+              `next` BIGINT
+            )
+        """
         return Expression(self._tree, (name, *extra_names), self._descending)
 
     def cast(self, data_type: DataType) -> Expression[T]:
-        """Cast to another type; a value that cannot be cast fails the job."""
+        """Cast to another type; a value that cannot be cast fails the job.
+
+        Example:
+            >>> list(t_env.from_elements([lit("12").cast(DataTypes.INT())]).execute().collect())
+            [<Row(12)>]
+        """
         return Expression(syntax.Cast(self._tree, data_type))
 
     def try_cast(self, data_type: DataType) -> Expression[T]:
-        """Cast to another type; a value that cannot be cast becomes null."""
+        """Cast to another type; a value that cannot be cast becomes null.
+
+        Example:
+            >>> list(t_env.from_elements([lit("twelve").try_cast(DataTypes.INT())]).execute().collect())
+            [<Row(None)>]
+        """
         return Expression(syntax.Cast(self._tree, data_type, lenient=True))
 
     @property
     def asc(self) -> Expression[T]:
-        """Ascending order."""
+        """Ascending order, for `order_by`; the default.
+
+        Example:
+            >>> str(col("price").asc)
+            'price'
+        """
         return Expression(self._tree, self._names, False)
 
     @property
     def desc(self) -> Expression[T]:
-        """Descending order."""
+        """Descending order, for `order_by`.
+
+        Example:
+            >>> prices = t_env.from_elements([(1,), (3,), (2,)], ["price"])
+            >>> prices.order_by(col("price").desc).fetch(1).to_pandas()["price"].tolist()
+            [3]
+        """
         return Expression(self._tree, self._names, True)
 
     def as_argument(self, name: str) -> Expression[T]:
-        """Pass as a named argument, to `Table.to_changelog` and `from_changelog`."""
+        """Pass as a named argument, to `Table.to_changelog` and `from_changelog`.
+
+        Example:
+            >>> from millstream.table.expressions import descriptor
+            >>> changes = t_env.from_elements([(1,)], ["n"]).to_changelog(descriptor("kind").as_argument("op"))
+            >>> list(changes.select(col("kind"), col("n")).execute().collect())
+            [<Row('INSERT', 1)>]
+        """
         return Expression(syntax.Argument(name, self._tree))
 
     object_update = missing_function("object_update", _OBJECTS)

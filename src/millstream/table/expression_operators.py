@@ -1,14 +1,12 @@
-"""Expression operators: arithmetic, comparisons, logic and aggregates, as trees of SQL syntax."""
+"""Expression operators: arithmetic, comparisons and logic, as trees of SQL syntax."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Generic, Self
 
 from millstream.common.aliases import T
-from millstream.common.errors import InvalidProgramError
 from millstream.sql.language import syntax
-from millstream.table.api_syntax import InlineCall, Operand, OverNamed, Subquery, literal
+from millstream.table.api_syntax import Operand, Subquery, literal
 from millstream.table.sql_text import summary
 
 
@@ -163,7 +161,12 @@ class MathExpression(ExpressionBase[T]):
         return self._call("LN")
 
     def log(self, base: Operand = None) -> Self:
-        """Return the logarithm, the natural one or to a base."""
+        """Return the logarithm, the natural one or to a base.
+
+        Example:
+            >>> list(t_env.from_elements([lit(8).log(2)]).execute().collect())
+            [<Row(3.0)>]
+        """
         return self._call("LOG") if base is None else self._swapped("LOG", base)
 
     @property
@@ -218,7 +221,12 @@ class MathExpression(ExpressionBase[T]):
 
     @property
     def degrees(self) -> Self:
-        """Convert radians to degrees."""
+        """Convert radians to degrees.
+
+        Example:
+            >>> list(t_env.from_elements([lit(3.141592653589793).degrees]).execute().collect())
+            [<Row(180.0)>]
+        """
         return self._call("DEGREES")
 
     @property
@@ -238,182 +246,179 @@ class MathExpression(ExpressionBase[T]):
 
     @property
     def sign(self) -> Self:
-        """The sign: -1, 0 or 1."""
+        """The sign: -1, 0 or 1.
+
+        Example:
+            >>> list(t_env.from_elements([lit(-7).sign]).execute().collect())
+            [<Row(-1)>]
+        """
         return self._call("SIGN")
 
     def round(self, places: Operand) -> Self:
-        """Round to a number of decimal places."""
+        """Round to a number of decimal places; a negative number rounds before the decimal point.
+
+        Example:
+            >>> list(t_env.from_elements([lit(1234.567).round(1), lit(1234.567).round(-2)]).execute().collect())
+            [<Row(1234.6)>, <Row(1200.0)>]
+        """
         return self._call("ROUND", places)
 
     def truncate(self, n: Operand = 0) -> Self:
-        """Truncate to a number of decimal places."""
+        """Truncate to a number of decimal places, by default 0.
+
+        Example:
+            >>> list(t_env.from_elements([lit(1.987).truncate(1)]).execute().collect())
+            [<Row(1.9)>]
+        """
         return self._call("TRUNCATE", n)
 
     @property
     def bin(self) -> Self:
-        """The number in binary, as text."""
+        """The number in binary, as text.
+
+        Example:
+            >>> list(t_env.from_elements([lit(10).bin]).execute().collect())
+            [<Row('1010')>]
+        """
         return self._call("BIN")
 
     @property
     def hex(self) -> Self:
-        """The number or text in hexadecimal."""
+        """The number or text in hexadecimal.
+
+        Example:
+            >>> list(t_env.from_elements([lit(255).hex, lit("hi").hex]).execute().collect())
+            [<Row('FF')>, <Row('6869')>]
+        """
         return self._call("HEX")
 
     @property
     def unhex(self) -> Self:
-        """The bytes of hexadecimal text."""
+        """The bytes of hexadecimal text.
+
+        Example:
+            >>> list(t_env.from_elements([lit("6869").unhex]).execute().collect())
+            [<Row(b'hi')>]
+        """
         return self._call("UNHEX")
 
     # --- conditions
 
     def between(self, lower_bound: Operand, upper_bound: Operand) -> Self:
-        """Return whether the value is between two bounds, inclusive."""
+        """Return whether the value is between two bounds, inclusive.
+
+        Example:
+            >>> numbers = t_env.from_elements([(1,), (2,), (3,)], ["n"])
+            >>> list(numbers.filter(col("n").between(2, 3)).execute().collect())
+            [<Row(2)>, <Row(3)>]
+        """
         return self._call("BETWEEN", lower_bound, upper_bound)
 
     def not_between(self, lower_bound: Operand, upper_bound: Operand) -> Self:
-        """Return whether the value is outside of two bounds."""
+        """Return whether the value is outside of two bounds.
+
+        Example:
+            >>> numbers = t_env.from_elements([(1,), (2,), (3,)], ["n"])
+            >>> list(numbers.filter(col("n").not_between(2, 3)).execute().collect())
+            [<Row(1)>]
+        """
         return self.between(lower_bound, upper_bound)._call("NOT")
 
     def then(self, if_true: Operand, if_false: Operand) -> Self:
-        """Return one value if this is true, else another."""
+        """Return one value if this condition is true, else another; a null condition gives the other.
+
+        Example:
+            >>> numbers = t_env.from_elements([(1,), (20,)], ["n"])
+            >>> list(numbers.select((col("n") > 10).then("large", "small")).execute().collect())
+            [<Row('small')>, <Row('large')>]
+        """
         return self._as(syntax.Case(None, ((self._tree, tree_of(if_true)),), tree_of(if_false)))
 
     def if_null(self, null_replacement: Operand) -> Self:
-        """Return this value, or another if it is null."""
+        """Return this value, or another if it is null.
+
+        Example:
+            >>> words = t_env.from_elements([("to",), (None,)], ["word"])
+            >>> list(words.select(col("word").if_null("-")).execute().collect())
+            [<Row('to')>, <Row('-')>]
+        """
         return self._call("IFNULL", null_replacement)
 
     @property
     def is_null(self) -> Self:
-        """Whether it is null."""
+        """Whether it is null; unlike `== None`, which is null.
+
+        Example:
+            >>> words = t_env.from_elements([("to",), (None,)], ["word"])
+            >>> list(words.select(col("word").is_null).execute().collect())
+            [<Row(False)>, <Row(True)>]
+        """
         return self._call("IS NULL")
 
     @property
     def is_not_null(self) -> Self:
-        """Whether it is not null."""
+        """Whether it is not null.
+
+        Example:
+            >>> words = t_env.from_elements([("to",), (None,)], ["word"])
+            >>> list(words.filter(col("word").is_not_null).execute().collect())
+            [<Row('to')>]
+        """
         return self._call("IS NOT NULL")
 
     @property
     def is_true(self) -> Self:
-        """Whether it is true."""
+        """Whether it is true; false for null.
+
+        Example:
+            >>> list(t_env.from_elements([(lit(1) > 0).is_true]).execute().collect())
+            [<Row(True)>]
+        """
         return self._call("IS TRUE")
 
     @property
     def is_false(self) -> Self:
-        """Whether it is false."""
+        """Whether it is false; false for null.
+
+        Example:
+            >>> list(t_env.from_elements([(lit(1) > 0).is_false]).execute().collect())
+            [<Row(False)>]
+        """
         return self._call("IS FALSE")
 
     @property
     def is_not_true(self) -> Self:
-        """Whether it is false or null."""
+        """Whether it is false or null.
+
+        Example:
+            >>> list(t_env.from_elements([lit(None, DataTypes.BOOLEAN()).is_not_true]).execute().collect())
+            [<Row(True)>]
+        """
         return self._call("IS NOT TRUE")
 
     @property
     def is_not_false(self) -> Self:
-        """Whether it is true or null."""
+        """Whether it is true or null.
+
+        Example:
+            >>> list(t_env.from_elements([lit(None, DataTypes.BOOLEAN()).is_not_false]).execute().collect())
+            [<Row(True)>]
+        """
         return self._call("IS NOT FALSE")
 
     def in_(self, first_element_or_table: Operand, *remaining_elements: Operand) -> Self:
-        """Return whether the value is in a list of values, or in a table of one column."""
+        """Return whether the value is in a list of values, or in a table of one column.
+
+        Example:
+            >>> words = t_env.from_elements([("to",), ("be",), ("or",)], ["word"])
+            >>> list(words.filter(col("word").in_("be", "or")).execute().collect())
+            [<Row('be')>, <Row('or')>]
+            >>> small = t_env.from_elements([("to",)], ["small"])
+            >>> list(words.filter(col("word").in_(small)).execute().collect())
+            [<Row('to')>]
+        """
         if isinstance(first_element_or_table, Subquery):
             named = syntax.TableQuery(syntax.TableName((str(first_element_or_table),)))
             return self._as(syntax.In(self._tree, named))
         operands = (first_element_or_table, *remaining_elements)
         return self._as(syntax.In(self._tree, tuple(map(tree_of, operands))))
-
-
-class AggregateExpression(ExpressionBase[T]):
-    """Aggregates."""
-
-    @property
-    def distinct(self) -> Self:
-        """The aggregate over distinct values: `col("a").sum.distinct`."""
-        if not isinstance(self._tree, syntax.Call):
-            raise InvalidProgramError(f"distinct follows an aggregate, as in col('a').sum.distinct, not {self}.")
-        return self._as(replace(self._tree, distinct=True))
-
-    @property
-    def sum(self) -> Self:
-        """The sum; null without values."""
-        return self._call("SUM")
-
-    @property
-    def sum0(self) -> Self:
-        """The sum; 0 without values."""
-        return self._call("$SUM0")
-
-    @property
-    def min(self) -> Self:
-        """The minimum."""
-        return self._call("MIN")
-
-    @property
-    def max(self) -> Self:
-        """The maximum."""
-        return self._call("MAX")
-
-    @property
-    def count(self) -> Self:
-        """The number of non-null values."""
-        return self._call("COUNT")
-
-    @property
-    def avg(self) -> Self:
-        """The average."""
-        return self._call("AVG")
-
-    @property
-    def first_value(self) -> Self:
-        """The first value in arrival order."""
-        return self._call("FIRST_VALUE")
-
-    @property
-    def last_value(self) -> Self:
-        """The last value in arrival order."""
-        return self._call("LAST_VALUE")
-
-    def list_agg(self, separator: Operand = None) -> Self:
-        """Concatenate the values with a separator, by default a comma."""
-        return self._call("LISTAGG", separator)
-
-    @property
-    def stddev_pop(self) -> Self:
-        """The population standard deviation."""
-        return self._call("STDDEV_POP")
-
-    @property
-    def stddev_samp(self) -> Self:
-        """The sample standard deviation."""
-        return self._call("STDDEV_SAMP")
-
-    @property
-    def var_pop(self) -> Self:
-        """The population variance."""
-        return self._call("VAR_POP")
-
-    @property
-    def var_samp(self) -> Self:
-        """The sample variance."""
-        return self._call("VAR_SAMP")
-
-    @property
-    def collect(self) -> Self:
-        """All values as a multiset."""
-        return self._call("COLLECT")
-
-    @property
-    def array_agg(self) -> Self:
-        """All values as an array."""
-        return self._call("ARRAY_AGG")
-
-    def percentile(self, percentage: Operand, frequency: Operand = None) -> Self:
-        """Return a percentile of the values; values may have frequencies."""
-        return self._call("PERCENTILE", percentage, frequency)
-
-    def over(self, alias: Operand) -> Self:
-        """Return the aggregate over a window of `over_window()`, by its alias."""
-        window = tree_of(alias)
-        if not isinstance(window, syntax.Name):
-            raise InvalidProgramError(f"over() takes the alias of a window, as in over(col('w')), not {alias!r}.")
-        if not isinstance(self._tree, (syntax.Call, InlineCall)):
-            raise InvalidProgramError(f"over() follows an aggregate, as in col('a').sum.over(col('w')), not {self}.")
-        return self._as(OverNamed(self._tree, window.parts[0]))

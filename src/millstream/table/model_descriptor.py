@@ -13,7 +13,10 @@ class ModelDescriptor:
     """Describes a model: input and output schema, provider and options.
 
     Example:
-        >>> ModelDescriptor.for_provider("openai").option("task", "chat").build().get_options()
+        >>> text = Schema.new_builder().column("text", "STRING").build()
+        >>> label = Schema.new_builder().column("label", "STRING").build()
+        >>> model = ModelDescriptor.for_provider("openai").input_schema(text).output_schema(label)
+        >>> model.option("task", "chat").comment("rates reviews").build().get_options()
         {'provider': 'openai', 'task': 'chat'}
     """
 

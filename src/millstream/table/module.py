@@ -10,7 +10,7 @@ __all__ = ["HiveModule", "Module", "ModuleEntry"]
 
 
 class Module:
-    """A set of functions; `core` has all of them."""
+    """Names a set of system functions; `core` has all of them."""
 
     def __init__(self, name: str = "core") -> None:
         self.name = name
@@ -21,7 +21,7 @@ HiveModule = missing_class(__name__, "HiveModule", "Hive's functions are Java co
 
 @dataclass(frozen=True, order=True)
 class ModuleEntry:
-    """A loaded module, and whether it is in use."""
+    """Holds the name of a loaded module, and whether it is in use."""
 
     _name: str
     _used: bool

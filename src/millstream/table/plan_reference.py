@@ -11,21 +11,26 @@ __all__ = ["BytesContentPlanReference", "FilePlanReference", "JsonContentPlanRef
 
 
 class PlanReference:
-    """The location of a compiled plan: `t_env.load_plan(PlanReference.from_file(path))`."""
+    """Names the location of a compiled plan, for `load_plan` and `execute_plan`.
+
+    Example:
+        >>> print(PlanReference.from_file("count.json"))
+        Plan from file 'count.json'
+    """
 
     @staticmethod
     def from_file(path: str | Path) -> FilePlanReference:
-        """Return a plan in a file."""
+        """Return a reference to a plan in a file."""
         return FilePlanReference(str(path))
 
     @staticmethod
     def from_json_string(json_string: str) -> JsonContentPlanReference:
-        """Return a plan in JSON."""
+        """Return a reference to a plan in JSON, as `CompiledPlan.as_json_string` returns it."""
         return JsonContentPlanReference(json_string)
 
     @staticmethod
     def from_smile_bytes(smile_bytes: bytes) -> BytesContentPlanReference:
-        """Return a plan in bytes, as `CompiledPlan.as_smile_bytes` returns them."""
+        """Return a reference to a plan in bytes, as `CompiledPlan.as_smile_bytes` returns them."""
         return BytesContentPlanReference(smile_bytes)
 
     def _text(self) -> str:

@@ -10,7 +10,7 @@ __all__ = ["ResolvedExpression"]
 
 
 class ResolvedExpression(Expression[object]):
-    """An expression of a declared table, as SQL, with its type."""
+    """Holds an expression whose names and type are resolved."""
 
     def __init__(self, text: str, data_type: DataType) -> None:
         super().__init__(read_expression(text))

@@ -13,7 +13,14 @@ from millstream.table.sql_text import name_as_sql
 
 
 class Column:
-    """A column of a ResolvedSchema."""
+    """Describes a column of a ResolvedSchema.
+
+    Example:
+        >>> Column.physical("price", DataTypes.INT()).as_summary_string()
+        '`price` INT'
+        >>> Column.metadata("at", DataTypes.TIMESTAMP(3), "timestamp", True).as_summary_string()
+        "`at` TIMESTAMP(3) METADATA FROM 'timestamp' VIRTUAL"
+    """
 
     def __init__(self, column: TableColumn, time: TimeAttribute | None = None) -> None:
         self._column = column
@@ -30,7 +37,7 @@ class Column:
 
     @staticmethod
     def physical(name: str, data_type: DataType) -> PhysicalColumn:
-        """Return a physical column."""
+        """Return a physical column, stored in the external system."""
         return PhysicalColumn(TableColumn(name, data_type))
 
     @staticmethod
@@ -41,7 +48,7 @@ class Column:
 
     @staticmethod
     def metadata(name: str, data_type: DataType, metadata_key: str | None, is_virtual: bool) -> MetadataColumn:
-        """Return a column of metadata."""
+        """Return a column of the connector's metadata; a virtual one is not written."""
         column = TableColumn(name, data_type, ColumnKind.METADATA, None, metadata_key, is_virtual)
         return MetadataColumn(column)
 
@@ -57,7 +64,7 @@ class Column:
         return self._column.kind is ColumnKind.PHYSICAL
 
     def is_persisted(self) -> bool:
-        """Return whether the column is persisted."""
+        """Return whether the column is written: it is neither computed nor virtual metadata."""
         return self._column.is_persisted
 
     def get_data_type(self) -> DataType:
@@ -93,7 +100,7 @@ class Column:
 
 
 class PhysicalColumn(Column):
-    """A physical column."""
+    """Describes a physical column."""
 
     def copy(self, new_data_type: DataType) -> Column:
         """Return the column with another type."""
@@ -101,7 +108,7 @@ class PhysicalColumn(Column):
 
 
 class ComputedColumn(Column):
-    """A column that is computed from others."""
+    """Describes a column that is computed from others."""
 
     def copy(self, new_data_type: DataType) -> Column:
         """Return the column with another type."""
@@ -116,7 +123,7 @@ class ComputedColumn(Column):
 
 
 class MetadataColumn(Column):
-    """A column of metadata."""
+    """Describes a column of metadata."""
 
     def copy(self, new_data_type: DataType) -> Column:
         """Return the column with another type."""
@@ -144,7 +151,15 @@ _CLASSES = {
 
 @fast_dataclass
 class WatermarkSpec:
-    """The event-time column and its watermark expression."""
+    """Holds the event-time column and its watermark expression.
+
+    Example:
+        >>> _ = t_env.execute_sql("CREATE TABLE clicks (ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND) "
+        ...     "WITH ('connector' = 'datagen')")
+        >>> [watermark] = t_env.from_path("clicks").get_resolved_schema().get_watermark_specs()
+        >>> watermark.get_rowtime_attribute(), str(watermark.get_watermark_expression())
+        ('ts', "`ts` - INTERVAL '5' SECOND")
+    """
 
     rowtime_attribute: str
     watermark_expression: ResolvedExpression
@@ -173,7 +188,7 @@ class WatermarkSpec:
 
 
 class Constraint:
-    """A constraint on all rows."""
+    """Describes a constraint on all rows; it is never enforced."""
 
     class ConstraintType:
         """The kinds of constraints."""
@@ -202,7 +217,12 @@ class Constraint:
 
 
 class UniqueConstraint(Constraint):
-    """A primary key."""
+    """Describes a primary key.
+
+    Example:
+        >>> UniqueConstraint.primary_key("PK_id", ["id"]).as_summary_string()
+        'CONSTRAINT `PK_id` PRIMARY KEY (`id`) NOT ENFORCED'
+    """
 
     def __init__(self, name: str, columns: list[str]) -> None:
         super().__init__(name)
@@ -233,14 +253,19 @@ class UniqueConstraint(Constraint):
 
 
 class ResolvedSchema:
-    """Columns, watermark and primary key of a table, with all types known.
+    """Holds the columns, watermark and primary key of a table, with all types known.
 
     Example:
-        >>> from millstream.table import DataTypes
-        >>> print(ResolvedSchema.physical(["a"], [DataTypes.INT()]))
+        >>> schema = ResolvedSchema.physical(["id", "name"], [DataTypes.INT(), DataTypes.STRING()])
+        >>> print(schema)
         (
-          `a` INT
+          `id` INT,
+          `name` STRING
         )
+        >>> schema.get_column_names(), schema.get_column_count(), schema.get_column("name").get_data_type()
+        (['id', 'name'], 2, VarCharType(2147483647, true))
+        >>> str(schema.to_physical_row_data_type())
+        'ROW<`id` INT, `name` STRING> NOT NULL'
     """
 
     def __init__(

@@ -6,7 +6,7 @@ __all__ = ["ResultKind"]
 
 
 class ResultKind:
-    """Whether a result is only OK, or has rows."""
+    """Says whether a result has rows."""
 
     # For DDL and the like: the result is OK.
     SUCCESS = 0

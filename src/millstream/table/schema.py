@@ -32,14 +32,19 @@ class _Parts:
 
 
 class Schema:
-    """The columns of a declared table, with its watermark and primary key.
+    """Holds the columns of a declared table, with its watermark and primary key.
 
     Example:
-        >>> from millstream.table import DataTypes
-        >>> print(Schema.new_builder().column("id", DataTypes.INT()).column("name", "STRING").build())
+        >>> builder = Schema.new_builder().column("id", DataTypes.INT().not_null()).column("price", "DECIMAL(10, 2)")
+        >>> builder = builder.column_by_expression("double", "price * 2").column_by_metadata("ts", "TIMESTAMP(3)")
+        >>> print(builder.watermark("ts", "ts - INTERVAL '5' SECOND").primary_key("id").build())
         (
-          `id` INT,
-          `name` STRING
+          `id` INT NOT NULL,
+          `price` DECIMAL(10, 2),
+          `double` AS [price * 2],
+          `ts` TIMESTAMP(3) METADATA,
+          WATERMARK FOR `ts` AS [ts - INTERVAL '5' SECOND],
+          CONSTRAINT `PK_id` PRIMARY KEY (`id`) NOT ENFORCED
         )
     """
 
@@ -48,7 +53,7 @@ class Schema:
 
     @staticmethod
     def new_builder() -> Schema.Builder:
-        """Return a builder."""
+        """Return a builder; see Schema for an example."""
         return Schema.Builder()
 
     def __str__(self) -> str:
@@ -104,7 +109,7 @@ class Schema:
         return Schema(_Parts(table.columns, table.watermark, table.primary_key, table.primary_key_name))
 
     class Builder:
-        """Builds a schema."""
+        """Builds a schema; columns keep their order."""
 
         def __init__(self) -> None:
             self._parts = _Parts()
@@ -114,23 +119,57 @@ class Schema:
             return self
 
         def from_schema(self, unresolved_schema: Schema) -> Schema.Builder:
-            """Copy another schema."""
+            """Copy another schema, replacing what was set before.
+
+            Example:
+                >>> schema = Schema.new_builder().column("id", "INT").build()
+                >>> print(Schema.new_builder().from_schema(schema).column("name", "STRING").build())
+                (
+                  `id` INT,
+                  `name` STRING
+                )
+            """
             self._parts = unresolved_schema._parts
             return self
 
         def from_resolved_schema(self, resolved_schema: ResolvedSchema) -> Schema.Builder:
-            """Copy a resolved schema."""
+            """Copy the columns, watermark and key of a table.
+
+            Example:
+                >>> orders = t_env.from_elements([("ann", 3)], ["name", "price"])
+                >>> print(Schema.new_builder().from_resolved_schema(orders.get_resolved_schema()).build())
+                (
+                  `name` STRING,
+                  `price` BIGINT
+                )
+            """
             self._parts = Schema.of_table(declared_table(resolved_schema))._parts
             return self
 
         def from_row_data_type(self, data_type: DataType) -> Schema.Builder:
-            """Add the fields of a ROW as columns."""
+            """Add the fields of a ROW as columns.
+
+            Example:
+                >>> kind = DataTypes.ROW([DataTypes.FIELD("id", DataTypes.INT())])
+                >>> print(Schema.new_builder().from_row_data_type(kind).build())
+                (
+                  `id` INT
+                )
+            """
             if not isinstance(data_type, RowType):
                 raise ValidationException(f"Data type of ROW expected, not {data_type}.")
             return self._add(*(TableColumn(f.name, f.data_type) for f in data_type.fields))
 
         def from_fields(self, field_names: list[str], field_data_types: list[DataType]) -> Schema.Builder:
-            """Add columns by names and types."""
+            """Add columns by names and types.
+
+            Example:
+                >>> print(Schema.new_builder().from_fields(["id", "n"], [DataTypes.INT(), DataTypes.INT()]).build())
+                (
+                  `id` INT,
+                  `n` INT
+                )
+            """
             if len(field_names) != len(field_data_types):
                 raise ValidationException("Field names and field data types must have the same length.")
             return self._add(
@@ -138,11 +177,27 @@ class Schema:
             )
 
         def column(self, column_name: str, data_type: str | DataType) -> Schema.Builder:
-            """Add a physical column."""
+            """Add a physical column, stored in the external system.
+
+            Example:
+                >>> print(Schema.new_builder().column("id", DataTypes.INT()).column("name", "STRING").build())
+                (
+                  `id` INT,
+                  `name` STRING
+                )
+            """
             return self._add(TableColumn(column_name, as_data_type(data_type)))
 
         def column_by_expression(self, column_name: str, expr: str | Expression) -> Schema.Builder:
-            """Add a computed column."""
+            """Add a computed column: a SQL text or an expression of other columns, such as `PROCTIME()`.
+
+            Example:
+                >>> print(Schema.new_builder().column("n", "INT").column_by_expression("next", col("n") + 1).build())
+                (
+                  `n` INT,
+                  `next` AS [(`n` + 1)]
+                )
+            """
             return self._add(TableColumn(column_name, _UNKNOWN, ColumnKind.COMPUTED, _written(expr)))
 
         def column_by_metadata(
@@ -152,28 +207,69 @@ class Schema:
             metadata_key: str | None = None,
             is_virtual: bool = False,
         ) -> Schema.Builder:
-            """Add a column of metadata."""
+            """Add a column of the connector's metadata, such as the offset of a Kafka message.
+
+            Args:
+                column_name: the name.
+                data_type: the type.
+                metadata_key: the connector's name of it, by default the column's name.
+                is_virtual: excludes the column from writes; by default it is written too.
+
+            Example:
+                >>> print(Schema.new_builder().column_by_metadata("at", "TIMESTAMP_LTZ(3)", "timestamp", True).build())
+                (
+                  `at` TIMESTAMP_LTZ(3) METADATA FROM 'timestamp' VIRTUAL
+                )
+            """
             kind = as_data_type(data_type)
             return self._add(TableColumn(column_name, kind, ColumnKind.METADATA, None, metadata_key, is_virtual))
 
         def watermark(self, column_name: str, watermark_expr: str | Expression) -> Schema.Builder:
-            """Declare the event-time column and its watermark expression."""
+            """Declare the event-time column and its watermark expression, in SQL or as an expression.
+
+            Example:
+                >>> builder = Schema.new_builder().column("ts", "TIMESTAMP(3)")
+                >>> print(builder.watermark("ts", "ts - INTERVAL '5' SECOND").build())
+                (
+                  `ts` TIMESTAMP(3),
+                  WATERMARK FOR `ts` AS [ts - INTERVAL '5' SECOND]
+                )
+            """
             self._parts = replace(self._parts, watermark=(column_name, _written(watermark_expr)))
             return self
 
         def primary_key(self, *column_names: str) -> Schema.Builder:
-            """Set the primary key, which is not enforced."""
+            """Set the primary key, whose columns must be NOT NULL; it is not enforced.
+
+            Example:
+                >>> print(Schema.new_builder().column("id", "INT NOT NULL").primary_key("id").build())
+                (
+                  `id` INT NOT NULL,
+                  CONSTRAINT `PK_id` PRIMARY KEY (`id`) NOT ENFORCED
+                )
+            """
             return self.primary_key_named(None, *column_names)
 
         def primary_key_named(self, constraint_name: str | None, *column_names: str) -> Schema.Builder:
-            """Set the primary key and the name of its constraint."""
+            """Set the primary key and the name of its constraint.
+
+            Example:
+                >>> print(Schema.new_builder().column("id", "INT NOT NULL").primary_key_named("by_id", "id").build())
+                (
+                  `id` INT NOT NULL,
+                  CONSTRAINT `by_id` PRIMARY KEY (`id`) NOT ENFORCED
+                )
+            """
             if self._parts.primary_key:
                 raise ValidationException("Multiple primary keys are not supported.")
             self._parts = replace(self._parts, primary_key=column_names, primary_key_name=constraint_name)
             return self
 
         def build(self) -> Schema:
-            """Return the schema."""
+            """Return the schema.
+
+            See `Schema` for an example.
+            """
             return Schema(self._parts)
 
 

@@ -6,7 +6,7 @@ __all__ = ["SqlDialect"]
 
 
 class SqlDialect:
-    """Flink's own SQL, or Hive's, which is not supported."""
+    """Names the dialects of SQL; only Flink's own, DEFAULT, is supported."""
 
     DEFAULT = 0
     HIVE = 1

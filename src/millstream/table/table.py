@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
-
-from millstream.common.call_site import warn_deprecated
 from millstream.common.errors import InvalidProgramError
 from millstream.sql.errors import ValidationException
-from millstream.sql.language import syntax
-from millstream.sql.plan.nodes import Collected, JoinKind, Node
-from millstream.table.api_syntax import Subquery, sort_key
-from millstream.table.api_to_syntax import Selection, tables_columns
-from millstream.table.catalog import ResolvedSchema
+from millstream.sql.plan.nodes import JoinKind
+from millstream.table.api_syntax import sort_key
+from millstream.table.api_to_syntax import tables_columns
 from millstream.table.expression import Expression, aliases_of, is_descending, tree_of
-from millstream.table.in_memory_tables import arrow_table, as_pandas
+from millstream.table.grouped_tables import (
+    AggregatedTable,
+    FlatAggregateTable,
+    GroupedTable,
+    GroupWindowedTable,
+    OverWindowedTable,
+    WindowGroupedTable,
+)
 from millstream.table.result_display import as_html
-from millstream.table.table_pipeline import TablePipeline
-from millstream.table.table_schema import TableSchema
+from millstream.table.table_base import TableBase, node_of
 from millstream.table.udf import (
     UserDefinedAggregateFunctionWrapper,
     UserDefinedFunctionWrapper,
@@ -25,20 +25,10 @@ from millstream.table.udf import (
 )
 from millstream.table.window import GroupWindow, OverWindow
 
-if TYPE_CHECKING:
-    import pandas
-    import pyarrow as pa
-
-    from millstream.sql.catalog.tables import CatalogTable
-    from millstream.table.statement_planner import StatementPlanner
-    from millstream.table.table_descriptor import TableDescriptor
-    from millstream.table.table_result import TableResult
-    from millstream.table.translating_binder import TranslatingBinder
-
 __all__ = ["GroupWindowedTable", "GroupedTable", "OverWindowedTable", "Table", "WindowGroupedTable"]
 
 
-class Table(Subquery):
+class Table(TableBase):
     """A query over rows with named columns; execute() runs it.
 
     Example:
@@ -50,68 +40,63 @@ class Table(Subquery):
         [<Row('TO')>, <Row('BE')>]
     """
 
-    def __init__(
-        self, node: Node, planner: StatementPlanner, declared: CatalogTable | None = None, is_sorted: bool = False
-    ) -> None:
-        self._node = node
-        self._planner = planner
-        self._name: str | None = None
-        # The declaration, if the table is a declared one or a filter of it, and not the result of a query.
-        self._declared = declared
-        # `offset` and `fetch` complete the order or limit that a table ends with.
-        self._is_sorted = is_sorted
-
     def _repr_html_(self) -> str:
         """Return HTML for notebooks: the first rows of a bounded table, the columns of an unbounded one."""
         return as_html(self, self._node, self._planner.config.get_local_timezone())
 
-    def __str__(self) -> str:
-        """Return the name of the table in SQL."""
-        if self._name is None:
-            self._name = self._planner.create_unnamed_view(self._node, self._declared)
-        return self._name
-
-    def __getattr__(self, name: str) -> Expression:
-        if name.startswith("_") or name not in self._node.fields.names:
-            raise AttributeError(
-                f"The current table has no column named '{name}', available columns: "
-                f"[{', '.join(self._node.fields.names) if '_node' in self.__dict__ else ''}]"
-            )
-        return Expression(syntax.Name((name,)))
-
-    def _with_node(self, node: Node) -> Table:
-        return Table(node, self._planner)
-
-    @property
-    def _binder(self) -> TranslatingBinder:
-        return self._planner.binder()
-
-    def _selection(
-        self, window: GroupWindow | None = None, over: Mapping[str, syntax.Window] | None = None
-    ) -> Selection:
-        return Selection(self._planner, self._node, window, over)
-
     # --- columns
 
     def select(self, *fields: Expression) -> Table:
-        """Return columns, or aggregates over all rows."""
+        """Return some columns and expressions of them, or aggregates over all rows.
+
+        Example:
+            >>> orders = t_env.from_elements([("ann", 3), ("bob", 5)], ["user", "price"])
+            >>> list(orders.select(col("user"), (col("price") * 2).alias("double")).execute().collect())
+            [<Row('ann', 6)>, <Row('bob', 10)>]
+            >>> orders.select(col("price").sum.alias("total")).to_pandas()
+               total
+            0      8
+        """
         chosen = self._selection()
         return self._with_node(chosen.selected(fields))
 
     def alias(self, field: str, *fields: str) -> Table:
-        """Rename the columns, starting with the first."""
+        """Rename the columns, starting with the first; the rest keep their names.
+
+        Example:
+            >>> t_env.from_elements([("ann", 3)]).alias("user", "price").get_resolved_schema().get_column_names()
+            ['user', 'price']
+        """
         return self._with_node(self._binder.rename(self._node, [field, *fields]))
 
     def add_columns(self, *fields: Expression) -> Table:
-        """Append columns under new names."""
+        """Append columns under new names.
+
+        Example:
+            >>> orders = t_env.from_elements([("ann", 3)], ["user", "price"])
+            >>> list(orders.add_columns((col("price") > 2).alias("large")).execute().collect())
+            [<Row('ann', 3, True)>]
+        """
         return self._with_node(self._selection().added(fields))
 
     def add_or_replace_columns(self, *fields: Expression) -> Table:
-        """Append columns; a column of an existing name replaces it."""
+        """Append columns; a column of an existing name replaces it.
+
+        Example:
+            >>> orders = t_env.from_elements([("ann", 3)], ["user", "price"])
+            >>> list(orders.add_or_replace_columns(col("user").upper_case.alias("user")).execute().collect())
+            [<Row('ANN', 3)>]
+        """
         return self._with_node(self._selection().added(fields, replaces=True))
 
     def rename_columns(self, *fields: Expression) -> Table:
-        """Rename columns: `rename_columns(col("a").alias("b"))`."""
+        """Rename columns, each by its alias; the others keep their names.
+
+        Example:
+            >>> orders = t_env.from_elements([("ann", 3)], ["user", "price"])
+            >>> orders.rename_columns(col("price").alias("amount")).get_resolved_schema().get_column_names()
+            ['user', 'amount']
+        """
         names = list(self._node.fields.names)
         for old, field in zip(tables_columns(fields, "rename_columns"), fields, strict=True):
             if old not in names:
@@ -123,43 +108,111 @@ class Table(Subquery):
         return self._with_node(self._binder.rename(self._node, names))
 
     def drop_columns(self, *fields: Expression) -> Table:
-        """Drop columns."""
+        """Drop columns.
+
+        Example:
+            >>> orders = t_env.from_elements([("ann", 3)], ["user", "price"])
+            >>> list(orders.drop_columns(col("price")).execute().collect())
+            [<Row('ann')>]
+        """
         return self._with_node(self._selection().dropped(fields))
 
     # --- rows
 
     def filter(self, predicate: Expression[bool]) -> Table:
-        """Return the rows for which a condition is true."""
+        """Return the rows for which a condition is true, as WHERE does; a row for which it is null is dropped.
+
+        Example:
+            >>> orders = t_env.from_elements([("ann", 3), ("bob", 5)], ["user", "price"])
+            >>> list(orders.filter((col("price") > 4) & (col("user") != "eve")).execute().collect())
+            [<Row('bob', 5)>]
+        """
         return Table(self._binder.filter(self._node, self._selection().tree(predicate)), self._planner, self._declared)
 
     def where(self, predicate: Expression[bool]) -> Table:
-        """Return the rows for which a condition is true."""
+        """Return the rows for which a condition is true; the same as `filter`.
+
+        Example:
+            >>> orders = t_env.from_elements([("ann", 3), ("bob", 5)], ["user", "price"])
+            >>> list(orders.where(col("user") == "ann").execute().collect())
+            [<Row('ann', 3)>]
+        """
         return self.filter(predicate)
 
     def group_by(self, *fields: Expression) -> GroupedTable:
-        """Group rows, to select aggregates."""
+        """Group rows by columns or expressions, to select aggregates of each group.
+
+        Example:
+            >>> orders = t_env.from_elements([("ann", 3), ("bob", 5), ("ann", 4)], ["user", "price"])
+            >>> totals = orders.group_by(col("user")).select(col("user"), col("price").sum.alias("total"))
+            >>> totals.execute().print()
+            +----+--------------------------------+----------------------+
+            | op |                           user |                total |
+            +----+--------------------------------+----------------------+
+            | +I |                            ann |                    3 |
+            | +I |                            bob |                    5 |
+            | -U |                            ann |                    3 |
+            | +U |                            ann |                    7 |
+            +----+--------------------------------+----------------------+
+            4 rows in set
+        """
         return GroupedTable(self, fields)
 
     def distinct(self) -> Table:
-        """Remove duplicate rows."""
+        """Remove duplicate rows; each row is emitted once, when it first arrives.
+
+        Example:
+            >>> words = t_env.from_elements([("to",), ("be",), ("to",)], ["word"])
+            >>> list(words.distinct().execute().collect())
+            [<Row('to')>, <Row('be')>]
+        """
         return self._with_node(self._binder.distinct(self._node))
 
     def order_by(self, *fields: Expression) -> Table:
-        """Order rows; `col("a").desc` orders descending. As in Flink, NULL is larger than every value."""
+        """Order rows; `col("a").desc` orders descending.
+
+        NULL is larger than every value, as in Flink's Table API. In streaming mode, order by an ascending time
+        attribute, or add `fetch`.
+
+        Example:
+            >>> orders = t_env.from_elements([("ann", 3), ("bob", 5), ("eve", 4)], ["user", "price"])
+            >>> orders.order_by(col("price").desc).fetch(2).to_pandas()
+              user  price
+            0  bob      5
+            1  eve      4
+        """
         chosen = self._selection()
         keys = [sort_key(chosen.tree(f), is_descending(f)) for f in fields]
         return Table(self._binder.order(self._node, keys), self._planner, self._declared, is_sorted=True)
 
     def offset(self, offset: int) -> Table:
-        """Skip the first rows."""
+        """Skip the first rows of a table that `order_by` has ordered.
+
+        Example:
+            >>> numbers = t_env.from_elements([(3,), (1,), (2,)], ["n"])
+            >>> numbers.order_by(col("n")).offset(1).fetch(1).to_pandas()["n"].tolist()
+            [2]
+        """
         return self._limited(offset, None)
 
     def fetch(self, fetch: int) -> Table:
-        """Limit the number of rows."""
+        """Limit the number of rows; after `order_by` these are the first in order.
+
+        Example:
+            >>> numbers = t_env.from_elements([(1,), (2,), (3,)], ["n"])
+            >>> list(numbers.fetch(2).execute().collect())
+            [<Row(1)>, <Row(2)>]
+        """
         return self._limited(None, fetch)
 
     def limit(self, fetch: int, offset: int = 0) -> Table:
-        """Limit the number of rows, after skipping an offset."""
+        """Limit the number of rows, after skipping an offset, by default none.
+
+        Example:
+            >>> numbers = t_env.from_elements([(1,), (2,), (3,)], ["n"])
+            >>> list(numbers.limit(1, offset=1).execute().collect())
+            [<Row(2)>]
+        """
         return self._limited(offset, fetch)
 
     def _limited(self, offset: int | None, fetch: int | None) -> Table:
@@ -169,38 +222,75 @@ class Table(Subquery):
     # --- two tables
 
     def join(self, right: Table, join_predicate: Expression[bool] | None = None) -> Table:
-        """Return pairs of rows for which a condition is true."""
+        """Return pairs of rows for which a condition is true; all pairs without a condition.
+
+        Both tables need different column names. In streaming mode, the rows of both are retained in state.
+
+        Example:
+            >>> orders = t_env.from_elements([("ann", 3), ("bob", 5)], ["user", "price"])
+            >>> cities = t_env.from_elements([("ann", "Oslo")], ["name", "city"])
+            >>> joined = orders.join(cities, col("user") == col("name"))
+            >>> list(joined.select(col("user"), col("price"), col("city")).execute().collect())
+            [<Row('ann', 3, 'Oslo')>]
+        """
         return self._joined(right, join_predicate, JoinKind.INNER)
 
     def left_outer_join(self, right: Table, join_predicate: Expression[bool] | None = None) -> Table:
-        """Return pairs of rows, and rows of this table without a partner."""
+        """Return pairs of rows, and rows of this table without a partner, padded with nulls.
+
+        Example:
+            >>> orders = t_env.from_elements([("ann", 3), ("bob", 5)], ["user", "price"])
+            >>> cities = t_env.from_elements([("ann", "Oslo")], ["name", "city"])
+            >>> joined = orders.left_outer_join(cities, col("user") == col("name"))
+            >>> joined.select(col("user"), col("city")).to_pandas()
+              user  city
+            0  bob  None
+            1  ann  Oslo
+        """
         return self._joined(right, join_predicate, JoinKind.LEFT)
 
     def right_outer_join(self, right: Table, join_predicate: Expression[bool]) -> Table:
-        """Return pairs of rows, and rows of the other table without a partner."""
+        """Return pairs of rows, and rows of the other table without a partner, padded with nulls.
+
+        Example:
+            >>> orders = t_env.from_elements([("ann", 3)], ["user", "price"])
+            >>> cities = t_env.from_elements([("bob", "Rome")], ["name", "city"])
+            >>> list(orders.right_outer_join(cities, col("user") == col("name")).execute().collect())
+            [<Row(None, None, 'bob', 'Rome')>]
+        """
         return self._joined(right, join_predicate, JoinKind.RIGHT)
 
     def full_outer_join(self, right: Table, join_predicate: Expression[bool]) -> Table:
-        """Return pairs of rows, and rows of both tables without a partner."""
+        """Return pairs of rows, and rows of both tables without a partner, padded with nulls.
+
+        Example:
+            >>> orders = t_env.from_elements([("ann", 3)], ["user", "price"])
+            >>> cities = t_env.from_elements([("bob", "Rome")], ["name", "city"])
+            >>> list(orders.full_outer_join(cities, col("user") == col("name")).execute().collect())
+            [<Row('ann', 3, None, None)>, <Row(None, None, 'bob', 'Rome')>]
+        """
         return self._joined(right, join_predicate, JoinKind.FULL)
 
     def _joined(self, right: Table, predicate: Expression[bool] | None, kind: JoinKind) -> Table:
         self._check_environment(right)
         condition = None if predicate is None else self._selection().tree(predicate)
-        return self._with_node(self._binder.join(self._node, right._node, condition, kind))
-
-    def _check_environment(self, other: Table) -> None:
-        if not isinstance(other, Table):
-            raise InvalidProgramError(f"A Table is required, not {other!r}.")
-        if other._planner is not self._planner:
-            raise ValidationException("Only tables from the same TableEnvironment can be joined.")
+        return self._with_node(self._binder.join(self._node, node_of(right), condition, kind))
 
     def join_lateral(
         self,
         table_function_call: Expression | UserDefinedTableFunctionWrapper,
         join_predicate: Expression[bool] | None = None,
     ) -> Table:
-        """Join each row with the rows that a table function returns for it."""
+        """Join each row with the rows that a table function returns for it; rows without any are dropped.
+
+        Example:
+            >>> from millstream.table.udf import udtf
+            >>> split = udtf(lambda text: text.split(), result_types=[DataTypes.STRING()])
+            >>> lines = t_env.from_elements([(1, "to be"), (2, "")], ["id", "text"])
+            >>> words = lines.join_lateral(split(col("text")).alias("word"))
+            >>> list(words.select(col("id"), col("word")).execute().collect())
+            [<Row(1, 'to')>, <Row(1, 'be')>]
+        """
         return self._with_node(self._selection().lateral(table_function_call, join_predicate, "INNER"))
 
     def left_outer_join_lateral(
@@ -208,53 +298,119 @@ class Table(Subquery):
         table_function_call: Expression | UserDefinedTableFunctionWrapper,
         join_predicate: Expression[bool] | None = None,
     ) -> Table:
-        """Join each row with the rows that a table function returns for it; rows without any are padded with nulls."""
+        """Join each row with the rows that a table function returns for it; rows without any are padded with nulls.
+
+        Example:
+            >>> from millstream.table.udf import udtf
+            >>> split = udtf(lambda text: text.split(), result_types=[DataTypes.STRING()])
+            >>> lines = t_env.from_elements([(1, "to be"), (2, "")], ["id", "text"])
+            >>> words = lines.left_outer_join_lateral(split(col("text")).alias("word"))
+            >>> list(words.select(col("id"), col("word")).execute().collect())
+            [<Row(1, 'to')>, <Row(1, 'be')>, <Row(2, None)>]
+        """
         return self._with_node(self._selection().lateral(table_function_call, join_predicate, "LEFT"))
 
     def minus(self, right: Table) -> Table:
-        """Return the distinct rows that the other table does not contain."""
+        """Return the distinct rows that the other table does not contain.
+
+        Example:
+            >>> left, right = t_env.from_elements([(1,), (1,), (2,)]), t_env.from_elements([(2,)])
+            >>> left.minus(right).to_pandas()["_1"].tolist()
+            [1]
+        """
         return self._set("EXCEPT", False, right)
 
     def minus_all(self, right: Table) -> Table:
-        """Return the rows without those of the other table: each row of the other table removes one equal row."""
+        """Return the rows without those of the other table: each row of the other table removes one equal row.
+
+        Example:
+            >>> left, right = t_env.from_elements([(1,), (1,), (2,)]), t_env.from_elements([(1,)])
+            >>> left.minus_all(right).to_pandas()["_1"].tolist()
+            [1, 2]
+        """
         return self._set("EXCEPT", True, right)
 
     def union(self, right: Table) -> Table:
-        """Return the distinct rows of both tables."""
+        """Return the distinct rows of both tables.
+
+        Example:
+            >>> left, right = t_env.from_elements([(1,), (2,)]), t_env.from_elements([(2,), (3,)])
+            >>> sorted(left.union(right).to_pandas()["_1"])
+            [1, 2, 3]
+        """
         return self._set("UNION", False, right)
 
     def union_all(self, right: Table) -> Table:
-        """Return the rows of both tables."""
+        """Return the rows of both tables, with duplicates; this needs no state.
+
+        Example:
+            >>> left, right = t_env.from_elements([(1,), (2,)]), t_env.from_elements([(2,), (3,)])
+            >>> sorted(left.union_all(right).to_pandas()["_1"])
+            [1, 2, 2, 3]
+        """
         return self._set("UNION", True, right)
 
     def intersect(self, right: Table) -> Table:
-        """Return the distinct rows that are in both tables."""
+        """Return the distinct rows that are in both tables.
+
+        Example:
+            >>> left, right = t_env.from_elements([(1,), (2,), (2,)]), t_env.from_elements([(2,), (2,)])
+            >>> list(left.intersect(right).execute().collect())
+            [<Row(2)>]
+        """
         return self._set("INTERSECT", False, right)
 
     def intersect_all(self, right: Table) -> Table:
-        """Return the rows that are in both tables, with duplicates."""
+        """Return the rows that are in both tables, with duplicates.
+
+        Example:
+            >>> left, right = t_env.from_elements([(1,), (2,), (2,)]), t_env.from_elements([(2,), (2,)])
+            >>> list(left.intersect_all(right).execute().collect())
+            [<Row(2)>, <Row(2)>]
+        """
         return self._set("INTERSECT", True, right)
 
     def _set(self, operator: str, all_: bool, right: Table) -> Table:
         self._check_environment(right)
-        widths = len(self._node.fields), len(right._node.fields)
+        widths = len(self._node.fields), len(node_of(right).fields)
         if widths[0] != widths[1]:
             raise ValidationException(
                 f"The {operator.lower()} operation on two tables of different column sizes: {widths[0]} and "
                 f"{widths[1]} is not supported"
             )
-        return self._with_node(self._binder.set_operation(operator, all_, self._node, right._node))
+        return self._with_node(self._binder.set_operation(operator, all_, self._node, node_of(right)))
 
     # --- windows
 
     def window(self, window: GroupWindow) -> GroupWindowedTable:
-        """Group rows by a window in time."""
+        """Group rows by a window in time or of rows; `group_by` follows, with the window's alias.
+
+        Example:
+            >>> from millstream.table.expressions import call_sql, row_interval
+            >>> from millstream.table.window import Tumble
+            >>> prices = t_env.from_elements([(1,), (2,), (3,), (4,)], ["price"])
+            >>> prices = prices.add_columns(call_sql("PROCTIME()").alias("at"))
+            >>> pairs = prices.window(Tumble.over(row_interval(2)).on(col("at")).alias("w")).group_by(col("w"))
+            >>> list(pairs.select(col("price").sum).execute().collect())
+            [<Row(3)>, <Row(7)>]
+        """
         if not isinstance(window, GroupWindow):
             raise InvalidProgramError(f"window() takes a Tumble, Slide or Session with an alias, not {window!r}.")
         return GroupWindowedTable(self, window)
 
     def over_window(self, *over_windows: OverWindow) -> OverWindowedTable:
-        """Define the windows of aggregates with `over`."""
+        """Define windows of rows before each row, which aggregates use with `over`.
+
+        Example:
+            >>> from millstream.table.expressions import call_sql, row_interval
+            >>> from millstream.table.window import Over
+            >>> prices = t_env.from_elements([(1,), (2,), (3,)], ["price"])
+            >>> prices = prices.add_columns(call_sql("PROCTIME()").alias("at"))
+            >>> last_two = Over.order_by(col("at")).preceding(row_interval(1)).alias("w")
+            >>> sums = prices.over_window(last_two).select(col("price"), col("price").sum.over(col("w")))
+            >>> list(sums.execute().collect())
+            [<Row(1, 1)>, <Row(2, 3)>, <Row(3, 5)>]
+        """
         if not all(isinstance(w, OverWindow) for w in over_windows):
             raise InvalidProgramError("over_window() takes windows of Over with an alias.")
         return OverWindowedTable(self, over_windows)
@@ -262,19 +418,63 @@ class Table(Subquery):
     # --- functions of users
 
     def map(self, func: Expression | UserDefinedFunctionWrapper) -> Table:
-        """Map each row to a row with a function; the fields of a ROW result become columns."""
+        """Map each row to a row with a scalar function; the fields of a ROW result become columns.
+
+        Example:
+            >>> from millstream.common.types import Row
+            >>> from millstream.table.udf import udf
+            >>> length = udf(lambda word: Row(word, len(word)), result_type="ROW<word STRING, n BIGINT>")
+            >>> words = t_env.from_elements([("to",), ("sleep",)], ["word"])
+            >>> list(words.map(length(col("word"))).execute().collect())
+            [<Row('to', 2)>, <Row('sleep', 5)>]
+        """
         return self._with_node(self._selection().mapped(func))
 
     def flat_map(self, func: Expression | UserDefinedTableFunctionWrapper) -> Table:
-        """Map each row to any number of rows with a table function."""
+        """Map each row to any number of rows with a table function.
+
+        Example:
+            >>> from millstream.table.udf import udtf
+            >>> split = udtf(lambda text: text.split(), result_types=[DataTypes.STRING()])
+            >>> lines = t_env.from_elements([("to be",), ("or",)], ["text"])
+            >>> list(lines.flat_map(split(col("text")).alias("word")).execute().collect())
+            [<Row('to')>, <Row('be')>, <Row('or')>]
+        """
         return self._with_node(self._selection().flat_mapped(func))
 
     def aggregate(self, func: Expression | UserDefinedAggregateFunctionWrapper) -> AggregatedTable:
-        """Aggregate all rows to a row with a function; the fields of a ROW result become columns."""
+        """Aggregate all rows to a row with an aggregate function; the fields of a ROW result become columns.
+
+        `select` must follow. `group_by(...).aggregate(...)` does the same for each group.
+
+        Example:
+            >>> from millstream.table.udf import AggregateFunction, udaf
+            >>> class Product(AggregateFunction):
+            ...     def create_accumulator(self): return [1]
+            ...     def accumulate(self, accumulator, n): accumulator[0] *= n
+            ...     def get_value(self, accumulator): return accumulator[0]
+            >>> product = udaf(Product(), result_type="BIGINT", accumulator_type="ARRAY<BIGINT>")
+            >>> numbers = t_env.from_elements([(2,), (3,), (4,)], ["n"])
+            >>> numbers.aggregate(product(col("n")).alias("all")).select(col("all")).to_pandas()
+               all
+            0   24
+        """
         return self.group_by().aggregate(func)
 
     def flat_aggregate(self, func: Expression | UserDefinedAggregateFunctionWrapper) -> FlatAggregateTable:
-        """Aggregate all rows to any number of rows with a table aggregate function."""
+        """Aggregate all rows to any number of rows with a table aggregate function; `select` must follow.
+
+        Example:
+            >>> from millstream.table.udf import TableAggregateFunction, udtaf
+            >>> class Top2(TableAggregateFunction):
+            ...     def create_accumulator(self): return []
+            ...     def accumulate(self, accumulator, n): accumulator[:] = sorted([*accumulator, n])[-2:]
+            ...     def emit_value(self, accumulator): yield from accumulator
+            >>> top2 = udtaf(Top2(), result_type="BIGINT", accumulator_type="ARRAY<BIGINT>")
+            >>> numbers = t_env.from_elements([(3,), (1,), (2,)], ["n"])
+            >>> numbers.flat_aggregate(top2(col("n")).alias("top")).select(col("top")).to_pandas()["top"].tolist()
+            [2, 3]
+        """
         return self.group_by().flat_aggregate(func)
 
     # --- changes as rows
@@ -285,6 +485,12 @@ class Table(Subquery):
         Args:
             arguments: `descriptor("name").as_argument("op")` for another name than op, and
                 `map_("INSERT", "I", ..).as_argument("op_mapping")` sets the codes; unmapped kinds are dropped.
+
+        Example:
+            >>> orders = t_env.from_elements([("ann", 3), ("ann", 4)], ["user", "price"])
+            >>> totals = orders.group_by(col("user")).select(col("user"), col("price").sum)
+            >>> list(totals.to_changelog().execute().collect())
+            [<Row('INSERT', 'ann', 3)>, <Row('UPDATE_BEFORE', 'ann', 3)>, <Row('UPDATE_AFTER', 'ann', 7)>]
         """
         return self._with_node(self._binder.changelog("TO_CHANGELOG", self._node, [tree_of(a) for a in arguments]))
 
@@ -294,173 +500,17 @@ class Table(Subquery):
         Args:
             arguments: as of `to_changelog`; the mapping has the column's codes and the row kind of each:
                 `map_("c, r", "INSERT", "d", "DELETE").as_argument("op_mapping")`.
+
+        Example:
+            >>> rows = t_env.from_elements([("INSERT", 1), ("INSERT", 2), ("DELETE", 1)], ["op", "n"])
+            >>> rows.from_changelog().execute().print()
+            +----+----------------------+
+            | op |                    n |
+            +----+----------------------+
+            | +I |                    1 |
+            | +I |                    2 |
+            | -D |                    1 |
+            +----+----------------------+
+            3 rows in set
         """
         return self._with_node(self._binder.changelog("FROM_CHANGELOG", self._node, [tree_of(a) for a in arguments]))
-
-    # --- schema and plan
-
-    def get_schema(self) -> TableSchema:
-        """Old: return the columns in the older form."""
-        warn_deprecated("get_schema()", "use get_resolved_schema()")
-        return TableSchema(self._node.fields.names, self._node.fields.types)
-
-    def get_resolved_schema(self) -> ResolvedSchema:
-        """Return the columns; for a declared table also computed columns, the watermark and the key."""
-        if self._declared is None:
-            return ResolvedSchema.of_fields(self._node.fields)
-        return ResolvedSchema.of_table(self._declared, self._node.fields)
-
-    def print_schema(self) -> None:
-        """Print the columns and their types."""
-        print(self.get_resolved_schema())
-
-    def explain(self, *extra_details: int) -> str:
-        """Return the plan of the query."""
-        return self._planner.explain([Collected(self._node.fields, self._node)], extra_details)
-
-    def print_explain(self, *extra_details: int) -> None:
-        """Print the plan of the query."""
-        print(self.explain(*extra_details))
-
-    # --- running
-
-    def execute(self) -> TableResult:
-        """Run the query; its rows are collected."""
-        return self._planner.runner.collect(self._node)
-
-    def insert_into(self, table_path_or_descriptor: str | TableDescriptor, overwrite: bool = False) -> TablePipeline:
-        """Return a pipeline into a table, to be executed or added to a statement set."""
-        return TablePipeline(self._planner, self._planner.sink(self._node, table_path_or_descriptor, overwrite))
-
-    def execute_insert(self, table_path_or_descriptor: str | TableDescriptor, overwrite: bool = False) -> TableResult:
-        """Write the rows to a table: start a job, `wait()` for its end."""
-        return self.insert_into(table_path_or_descriptor, overwrite).execute()
-
-    def to_arrow(self) -> pa.Table:
-        """Run the query and return all rows as a pyarrow.Table."""
-        return arrow_table(self._node.fields, self.execute().arrow_batches(), self._planner.config.get_local_timezone())
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """Run the query and return all rows as a pandas.DataFrame."""
-        return as_pandas(self.to_arrow())
-
-
-def node_of(table: Table) -> Node:
-    """Return the relation of a table."""
-    return table._node
-
-
-def declaration_of(table: Table) -> CatalogTable | None:
-    """Return the declaration that a table reads; None for the result of a query."""
-    return table._declared
-
-
-class GroupedTable:
-    """A table grouped by columns."""
-
-    def __init__(self, table: Table, keys: Sequence[Expression]) -> None:
-        self._table = table
-        self._keys = tuple(keys)
-
-    def select(self, *fields: Expression) -> Table:
-        """Return a row for each group: keys and aggregates."""
-        return self._table._with_node(self._table._selection().grouped(self._keys, fields))
-
-    def aggregate(self, func: Expression | UserDefinedAggregateFunctionWrapper) -> AggregatedTable:
-        """Aggregate each group to a row with a function; the fields of a ROW result become columns."""
-        return AggregatedTable(self._table._with_node(self._table._selection().aggregated(self._keys, func)))
-
-    def flat_aggregate(self, func: Expression | UserDefinedAggregateFunctionWrapper) -> FlatAggregateTable:
-        """Aggregate each group to any number of rows with a table aggregate function."""
-        return FlatAggregateTable(self._table._with_node(self._table._selection().flat_aggregated(self._keys, func)))
-
-
-class GroupWindowedTable:
-    """A table grouped by a window."""
-
-    def __init__(self, table: Table, window: GroupWindow) -> None:
-        self._table = table
-        self._window = window
-
-    def group_by(self, *fields: Expression) -> WindowGroupedTable:
-        """Group by the window, by its alias, and by columns."""
-        aliases = [tree_of(f) for f in fields]
-        if syntax.Name((self._window.alias,)) not in aliases:
-            raise ValidationException(
-                f"group_by() after window() must have the window's alias: col('{self._window.alias}')."
-            )
-        return WindowGroupedTable(self._table, self._window, fields)
-
-
-class WindowGroupedTable:
-    """A table grouped by a window and columns."""
-
-    def __init__(self, table: Table, window: GroupWindow, keys: Sequence[Expression]) -> None:
-        self._table = table
-        self._window = window
-        self._keys = tuple(keys)
-
-    def select(self, *fields: Expression) -> Table:
-        """Return a row for each group: keys, aggregates, and `start` and `end` of the window."""
-        chosen = self._table._selection(window=self._window)
-        return self._table._with_node(chosen.grouped(self._keys, fields))
-
-    def aggregate(self, func: Expression | UserDefinedAggregateFunctionWrapper) -> WindowAggregatedTable:
-        """Aggregate each group to a row with a function; the fields of a ROW result become columns."""
-        return WindowAggregatedTable(self._table, self._window, self._keys, func)
-
-
-class OverWindowedTable:
-    """A table with the windows of aggregates with `over`."""
-
-    def __init__(self, table: Table, windows: Sequence[OverWindow]) -> None:
-        self._table = table
-        self._windows = tuple(windows)
-
-    def select(self, *fields: Expression) -> Table:
-        """Return columns, and aggregates over windows."""
-        chosen = self._table._selection(over={w.alias: w.tree for w in self._windows})
-        return self._table._with_node(chosen.selected(fields))
-
-
-class AggregatedTable:
-    """The result of `aggregate` of a table."""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
-
-    def select(self, *fields: Expression) -> Table:
-        """Return columns of the grouping keys and of the function's result."""
-        return self._table.select(*fields)
-
-
-class WindowAggregatedTable:
-    """The result of `aggregate` of a table grouped by a window."""
-
-    def __init__(
-        self,
-        table: Table,
-        window: GroupWindow,
-        keys: Sequence[Expression],
-        func: Expression | UserDefinedAggregateFunctionWrapper,
-    ) -> None:
-        self._table = table
-        self._window = window
-        self._keys = tuple(keys)
-        self._func = func
-
-    def select(self, *fields: Expression) -> Table:
-        """Return columns: keys, the function's result, and `start` and `end` of the window."""
-        chosen = self._table._selection(window=self._window)
-        return self._table._with_node(chosen.window_aggregated(self._keys, self._func, fields))
-
-
-class FlatAggregateTable:
-    """The result of `flat_aggregate` of a table."""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
-
-    def select(self, *fields: Expression) -> Table:
-        """Return columns of the grouping keys and of the function's result rows."""
-        return self._table.select(*fields)

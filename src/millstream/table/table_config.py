@@ -46,10 +46,11 @@ DEFAULTS = {
 
 
 class TableConfig:
-    """Settings by key, shared with the underlying environment.
+    """Holds the settings of a TableEnvironment by key, shared with the underlying environment.
 
     Example:
-        >>> TableConfig().set("table.exec.state.ttl", "1 h").get("table.exec.state.ttl", "")
+        >>> config = t_env.get_config()
+        >>> config.set("table.exec.state.ttl", "1 h").get("table.exec.state.ttl", "")
         '1 h'
     """
 
@@ -57,21 +58,44 @@ class TableConfig:
         self._configuration = Configuration() if configuration is None else configuration
 
     def get(self, key: str, default_value: str) -> str:
-        """Return a setting, or a default."""
+        """Return a setting as text, or a default.
+
+        Example:
+            >>> t_env.get_config().get("table.exec.mini-batch.size", "-1")
+            '-1'
+        """
         return str(self._configuration.get_string(key, default_value))
 
     def set(self, key: str, value: str) -> TableConfig:
-        """Set a setting."""
+        """Set a setting for the statements that follow.
+
+        Example:
+            >>> _ = t_env.get_config().set("table.local-time-zone", "Europe/Oslo")
+            >>> t_env.get_config().get_local_timezone()
+            'Europe/Oslo'
+        """
         self._configuration.set_string(key, value)
         return self
 
     def get_local_timezone(self) -> str:
-        """Return the session's time zone."""
+        """Return the session's time zone, by default the machine's.
+
+        Example:
+            >>> _ = t_env.get_config().set("table.local-time-zone", "+02:00")
+            >>> t_env.get_config().get_local_timezone()
+            '+02:00'
+        """
         zone = self.get(_TIME_ZONE, "default")
         return zone if zone != "default" else local_zone()
 
     def set_local_timezone(self, timezone_id: str) -> None:
-        """Set the session time zone, by name or as an offset such as `+01:00`."""
+        """Set the session time zone, by name or as an offset such as `+01:00`; TIMESTAMP_LTZ is shown in it.
+
+        Example:
+            >>> t_env.get_config().set_local_timezone("Asia/Tokyo")
+            >>> list(t_env.execute_sql("SELECT CAST(TO_TIMESTAMP_LTZ(0, 3) AS STRING)").collect())
+            [<Row('1970-01-01 09:00:00.000')>]
+        """
         zone_named(timezone_id)
         self.set(_TIME_ZONE, timezone_id)
 
@@ -84,13 +108,25 @@ class TableConfig:
         self.set(_CODE_LENGTH, str(max_generated_code_length))
 
     def set_idle_state_retention(self, duration: datetime.timedelta) -> None:
-        """Set how long idle state is retained; 0 means forever."""
+        """Set how long idle state is retained; 0, the default, means forever.
+
+        Example:
+            >>> t_env.get_config().set_idle_state_retention(datetime.timedelta(hours=1))
+            >>> t_env.get_config().get("table.exec.state.ttl", "")
+            '3600000 ms'
+        """
         if not isinstance(duration, datetime.timedelta):
             raise InvalidProgramError(f"set_idle_state_retention() takes a timedelta, not {duration!r}.")
         self.set(_TTL, f"{duration // datetime.timedelta(milliseconds=1)} ms")
 
     def get_idle_state_retention(self) -> datetime.timedelta:
-        """Return how long idle state is retained; 0 means forever."""
+        """Return how long idle state is retained; 0 means forever.
+
+        Example:
+            >>> _ = t_env.get_config().set("table.exec.state.ttl", "90 s")
+            >>> t_env.get_config().get_idle_state_retention()
+            datetime.timedelta(seconds=90)
+        """
         return datetime.timedelta(milliseconds=parse_duration_ms(self.get(_TTL, "0 ms")))
 
     def get_configuration(self) -> Configuration:
@@ -98,7 +134,13 @@ class TableConfig:
         return self._configuration
 
     def add_configuration(self, configuration: Configuration) -> None:
-        """Add settings."""
+        """Add settings.
+
+        Example:
+            >>> t_env.get_config().add_configuration(Configuration.from_dict({"table.exec.state.ttl": "1 h"}))
+            >>> t_env.get_config().get("table.exec.state.ttl", "")
+            '1 h'
+        """
         self._configuration.add_all(configuration)
 
     def to_map(self) -> dict[str, str]:
@@ -116,11 +158,17 @@ class TableConfig:
         self.set(_DIALECT, "default")
 
     def set_python_executable(self, python_exec: str) -> None:
-        """Choose the workers' interpreter."""
+        """Choose the Python interpreter of the workers, by default that of the program."""
         self.set(_PYTHON, python_exec)
 
     def get_python_executable(self) -> str | None:
-        """Return the workers' interpreter that was chosen."""
+        """Return the workers' interpreter that was chosen, or None.
+
+        Example:
+            >>> t_env.get_config().set_python_executable("python3")
+            >>> t_env.get_config().get_python_executable()
+            'python3'
+        """
         return self.get(_PYTHON, "") or None
 
     @staticmethod

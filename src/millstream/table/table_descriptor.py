@@ -12,11 +12,12 @@ __all__ = ["FormatDescriptor", "TableDescriptor"]
 
 
 class FormatDescriptor:
-    """A format and its options.
+    """Holds a format and its options.
 
     Example:
-        >>> FormatDescriptor.for_format("json").option("ignore-parse-errors", "true").build().get_options()
-        {'ignore-parse-errors': 'true'}
+        >>> json = FormatDescriptor.for_format("json").option("ignore-parse-errors", "true").build()
+        >>> str(json)
+        'json[{ignore-parse-errors=true}]'
     """
 
     def __init__(self, format: str, options: dict[str, str]) -> None:
@@ -25,7 +26,7 @@ class FormatDescriptor:
 
     @staticmethod
     def for_format(format: str) -> FormatDescriptor.Builder:
-        """Return a builder for a format."""
+        """Return a builder for a format, such as `json`."""
         return FormatDescriptor.Builder(format)
 
     def get_format(self) -> str:
@@ -46,14 +47,14 @@ class FormatDescriptor:
         return hash((self._format, tuple(sorted(self._options.items()))))
 
     class Builder:
-        """Builds a format descriptor."""
+        """Builds a format descriptor; see FormatDescriptor for an example."""
 
         def __init__(self, format: str) -> None:
             self._format = format
             self._options: dict[str, str] = {}
 
         def option(self, key: object, value: object) -> FormatDescriptor.Builder:
-            """Set an option."""
+            """Set an option of the format, without the format's name as prefix."""
             self._options[option_key(key)] = option_value(value)
             return self
 
@@ -66,8 +67,22 @@ class TableDescriptor:
     """Describes a table: its schema, its connector and the connector's options.
 
     Example:
-        >>> TableDescriptor.for_connector("datagen").option("number-of-rows", "5").build().get_options()
-        {'connector': 'datagen', 'number-of-rows': '5'}
+        >>> schema = Schema.new_builder().column("name", "STRING").column("day", "DATE").build()
+        >>> files = TableDescriptor.for_connector("filesystem").schema(schema).partitioned_by("day")
+        >>> json = FormatDescriptor.for_format("json").option("ignore-parse-errors", "true").build()
+        >>> print(files.option("path", "/data/orders").format(json).comment("all orders").build())
+        (
+          `name` STRING,
+          `day` DATE
+        )
+        COMMENT 'all orders'
+        PARTITIONED BY (`day`)
+        WITH (
+          'path' = '/data/orders',
+          'connector' = 'filesystem',
+          'json.ignore-parse-errors' = 'true',
+          'format' = 'json'
+        )
     """
 
     def __init__(
@@ -84,7 +99,7 @@ class TableDescriptor:
 
     @staticmethod
     def for_connector(connector: str) -> TableDescriptor.Builder:
-        """Return a builder for a connector."""
+        """Return a builder for a connector, such as `kafka`."""
         return TableDescriptor.Builder().option("connector", connector)
 
     def get_schema(self) -> Schema | None:
@@ -144,7 +159,7 @@ class TableDescriptor:
         return hash(self._parts())
 
     class Builder:
-        """Builds a table descriptor."""
+        """Builds a table descriptor; see TableDescriptor for an example."""
 
         def __init__(self) -> None:
             self._schema: Schema | None = None
@@ -153,17 +168,27 @@ class TableDescriptor:
             self._comment: str | None = None
 
         def schema(self, schema: Schema) -> TableDescriptor.Builder:
-            """Set the schema."""
+            """Set the schema, which most uses need."""
             self._schema = schema
             return self
 
         def option(self, key: object, value: object) -> TableDescriptor.Builder:
-            """Set an option."""
+            """Set an option of the connector, as in WITH."""
             self._options[option_key(key)] = option_value(value)
             return self
 
         def format(self, format: str | FormatDescriptor, format_option: object = None) -> TableDescriptor.Builder:
-            """Set the format; its options are known by its name, or by that of `format_option`."""
+            """Set the format and its options, prefixed by its name.
+
+            Args:
+                format: the name, or a FormatDescriptor.
+                format_option: the option that names the format, by default `format`; for example `value.format`.
+
+            Example:
+                >>> json = FormatDescriptor.for_format("json").option("fail-on-missing-field", "true").build()
+                >>> TableDescriptor.for_connector("kafka").format(json, "value.format").build().get_options()
+                {'connector': 'kafka', 'value.format': 'json', 'value.json.fail-on-missing-field': 'true'}
+            """
             key = "format" if format_option is None else option_key(format_option)
             if isinstance(format, str):
                 return self.option(key, format)
@@ -180,12 +205,12 @@ class TableDescriptor:
             return self
 
         def partitioned_by(self, *partition_keys: str) -> TableDescriptor.Builder:
-            """Set the columns the table is partitioned by."""
+            """Set the columns the table is partitioned by, by default none."""
             self._partition_keys += partition_keys
             return self
 
         def comment(self, comment: str) -> TableDescriptor.Builder:
-            """Set the comment."""
+            """Set the comment, which SHOW CREATE TABLE shows."""
             self._comment = comment
             return self
 

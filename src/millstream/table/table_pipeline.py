@@ -16,7 +16,15 @@ __all__ = ["TablePipeline"]
 
 
 class TablePipeline:
-    """A query and its target table, as `Table.insert_into` returns it."""
+    """Joins a query and its target table, as `Table.insert_into` returns it.
+
+    Example:
+        >>> _ = t_env.execute_sql("CREATE TABLE sink (n BIGINT) WITH ('connector' = 'print')")
+        >>> pipeline = t_env.from_elements([(1,), (2,)]).insert_into("sink")
+        >>> pipeline.execute().wait()
+        +I[1]
+        +I[2]
+    """
 
     def __init__(self, planner: StatementPlanner, sink: Sink) -> None:
         self._planner = planner
@@ -26,24 +34,50 @@ class TablePipeline:
         return f"TablePipeline into {'.'.join(self._sink.name)}"
 
     def execute(self) -> TableResult:
-        """Start a job that writes the rows; `wait()` for its end."""
+        """Start a job that writes the rows, and return at once; `wait()` waits for its end.
+
+        See `TablePipeline` for an example.
+        """
         return self._planner.runner.run([self._sink])
 
     def explain(self, *extra_details: int) -> str:
-        """Return the plan as text."""
+        """Return the plan as text, without running it.
+
+        Example:
+            >>> _ = t_env.execute_sql("CREATE TABLE sink (n BIGINT) WITH ('connector' = 'print')")
+            >>> pipeline = t_env.from_elements([(1,)]).insert_into("sink")
+            >>> "Sink(table=[default_catalog.default_database.sink]" in pipeline.explain()
+            True
+        """
         return self._planner.explain([self._sink], extra_details)
 
     def print_explain(self, *extra_details: int) -> None:
-        """Print the plan as text."""
+        """Print the plan, as `explain` returns it.
+
+        See `Table.print_explain` for an example.
+        """
         print(self.explain(*extra_details))
 
     def get_sink_identifier(self) -> ObjectIdentifier | None:
-        """Return the full name of the table; None for one without a name."""
+        """Return the full name of the table; None for one without a name.
+
+        Example:
+            >>> _ = t_env.execute_sql("CREATE TABLE sink (n BIGINT) WITH ('connector' = 'print')")
+            >>> t_env.from_elements([(1,)]).insert_into("sink").get_sink_identifier().get_object_name()
+            'sink'
+        """
         catalog, database, name = self._sink.name
         return None if name.startswith("*anonymous") else ObjectIdentifier.of(catalog, database, name)
 
     def compile_plan(self) -> CompiledPlan:
-        """Compile to a plan that can be stored and executed unchanged."""
+        """Compile to a plan that can be stored and executed unchanged.
+
+        Example:
+            >>> _ = t_env.execute_sql("CREATE TABLE sink (n BIGINT) WITH ('connector' = 'print')")
+            >>> pipeline = t_env.sql_query("SELECT COUNT(*) FROM (VALUES 1) AS t (x)").insert_into("sink")
+            >>> pipeline.compile_plan().execute().wait()
+            +I[1]
+        """
         return self._planner.compile([self._sink])
 
 

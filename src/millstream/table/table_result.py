@@ -82,7 +82,7 @@ def _shortest(value: float) -> float:
 
 
 class CloseableIterator:
-    """Iterates over rows; closing it cancels the query's job."""
+    """Iterates over rows; closing it, or leaving its `with` block, cancels the query's job."""
 
     def __init__(
         self, batches: Iterator[Batch], convert: Callable[[Batch], list[Row]], close: Callable[[], None]
@@ -119,11 +119,9 @@ class CloseableIterator:
 
 
 class TableResult(ABC):
-    """The result of a statement.
+    """Gives access to the result of a statement: its rows, its columns, and its job.
 
     Example:
-        >>> from millstream.table import EnvironmentSettings, TableEnvironment
-        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
         >>> t_env.execute_sql("SELECT 1 AS a").print()
         +----+-------------+
         | op |           a |
@@ -140,22 +138,52 @@ class TableResult(ABC):
         self._zone = zone
 
     def get_job_client(self) -> JobClient | None:
-        """Return a handle on the job; None for a statement without a job."""
+        """Return a handle on the job; None for a statement without a job.
+
+        Example:
+            >>> _ = t_env.execute_sql("CREATE TABLE sink (n INT) WITH ('connector' = 'blackhole')")
+            >>> result = t_env.execute_sql("INSERT INTO sink VALUES 1")
+            >>> result.wait()
+            >>> result.get_job_client().get_job_status().result().name
+            'FINISHED'
+        """
         return None
 
     def wait(self, timeout_ms: int | None = None) -> None:
-        """Wait for the end of the job; for a query, for its first row."""
+        """Wait for the end of the job of an INSERT; for a query, for its first row.
+
+        Args:
+            timeout_ms: for an INSERT, the time after which an error is raised; by default none.
+
+        Example:
+            >>> _ = t_env.execute_sql("CREATE TABLE sink (n INT) WITH ('connector' = 'print')")
+            >>> t_env.execute_sql("INSERT INTO sink VALUES 1").wait()
+            +I[1]
+        """
 
     def get_table_schema(self) -> TableSchema:
-        """Return the columns in the older form."""
+        """Return the columns as a TableSchema.
+
+        Deprecated, as in Flink: use `get_resolved_schema`.
+        """
         return TableSchema(self._fields.names, self._fields.types)
 
     def get_resolved_schema(self) -> ResolvedSchema:
-        """Return the columns."""
+        """Return the columns.
+
+        Example:
+            >>> t_env.execute_sql("SELECT 1 AS a, 'x' AS b").get_resolved_schema().get_column_names()
+            ['a', 'b']
+        """
         return ResolvedSchema.of_fields(self._fields)
 
     def get_result_kind(self) -> int:
-        """Return SUCCESS, or SUCCESS_WITH_CONTENT if the result has rows."""
+        """Return SUCCESS, or SUCCESS_WITH_CONTENT if the result has rows.
+
+        Example:
+            >>> t_env.execute_sql("CREATE DATABASE shop").get_result_kind() == ResultKind.SUCCESS
+            True
+        """
         return self.kind
 
     @abstractmethod
@@ -166,16 +194,46 @@ class TableResult(ABC):
         """Cancel the job that produces the rows."""
 
     def collect(self) -> CloseableIterator:
-        """Return an iterator of the rows."""
+        """Return an iterator of the rows, which can be read once; closing it cancels the job.
+
+        Each row has its row kind; the rows of an unbounded query never end.
+
+        Example:
+            >>> orders = t_env.from_elements([("ann", 3), ("ann", 4)], ["name", "price"])
+            >>> totals = orders.group_by(col("name")).select(col("name"), col("price").sum)
+            >>> with totals.execute().collect() as rows:
+            ...     for row in rows:
+            ...         print(row.get_row_kind(), row)
+            +I <Row('ann', 3)>
+            -U <Row('ann', 3)>
+            +U <Row('ann', 7)>
+        """
         return CloseableIterator(self._batches(), lambda b: rows_of(b, self._fields, self._zone), self._cancel)
 
     def arrow_batches(self) -> Iterator[Batch]:
-        """Yield the rows as Arrow batches."""
+        """Yield the rows as Arrow batches; PyFlink has no such method.
+
+        Example:
+            >>> [len(batch) for batch in t_env.from_elements([(1,), (2,)]).execute().arrow_batches()]
+            [2]
+        """
         return self._batches()
 
     @abstractmethod
     def print(self) -> None:
-        """Print the rows."""
+        """Print the rows as a table, in streaming mode with the row kind in the column `op`, and wait for the last one.
+
+        PyFlink prints the same; `table.display.max-column-width` limits the width of columns.
+
+        Example:
+            >>> t_env.from_elements([("ann", 3)], ["name", "price"]).execute().print()
+            +----+--------------------------------+----------------------+
+            | op |                           name |                price |
+            +----+--------------------------------+----------------------+
+            | +I |                            ann |                    3 |
+            +----+--------------------------------+----------------------+
+            1 row in set
+        """
 
 
 class QueryResult(TableResult):

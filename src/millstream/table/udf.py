@@ -39,21 +39,30 @@ _UserCode = Value
 
 
 class UserDefinedFunction(abc.ABC):
-    """The base of user-defined functions."""
+    """Base of user-defined functions."""
 
     def open(self, function_context: FunctionContext) -> None:
-        """Prepare, once for a subtask."""
+        """Prepare, once for a subtask, for example load a model; by default nothing."""
 
     def close(self) -> None:
-        """Clean up, once for a subtask."""
+        """Clean up, once for a subtask; by default nothing."""
 
     def is_deterministic(self) -> bool:
-        """Return whether equal arguments give equal results."""
+        """Return whether equal arguments give equal results, by default True."""
         return True
 
 
 class ScalarFunction(UserDefinedFunction):
-    """Computes a value from a row's arguments."""
+    """Computes a value from a row's arguments; `open` can prepare what all calls share.
+
+    Example:
+        >>> class Discount(ScalarFunction):
+        ...     def open(self, function_context): self.rate = 0.9
+        ...     def eval(self, price): return price * self.rate
+        >>> discount = udf(Discount(), result_type="DOUBLE")
+        >>> list(t_env.from_elements([(10,)], ["price"]).select(discount(col("price"))).execute().collect())
+        [<Row(9.0)>]
+    """
 
     @abc.abstractmethod
     def eval(self, *args: Value) -> Value:
@@ -61,7 +70,15 @@ class ScalarFunction(UserDefinedFunction):
 
 
 class AsyncScalarFunction(UserDefinedFunction):
-    """Computes a value from a row's arguments asynchronously."""
+    """Computes a value from a row's arguments asynchronously: many calls run at once, results keep their order.
+
+    Example:
+        >>> class Ask(AsyncScalarFunction):
+        ...     async def eval(self, name): return f"hello {name}"
+        >>> ask = udf(Ask(), result_type="STRING")
+        >>> list(t_env.from_elements([("ann",)], ["name"]).select(ask(col("name"))).execute().collect())
+        [<Row('hello ann')>]
+    """
 
     @abc.abstractmethod
     async def eval(self, *args: Value) -> Value:
@@ -69,7 +86,15 @@ class AsyncScalarFunction(UserDefinedFunction):
 
 
 class TableFunction(UserDefinedFunction):
-    """Computes any number of rows from a row's arguments."""
+    """Computes any number of rows from a row's arguments; a row of one column is a value, else a tuple.
+
+    Example:
+        >>> class Split(TableFunction):
+        ...     def eval(self, text): yield from text.split()
+        >>> split = udtf(Split(), result_types=["STRING"])
+        >>> list(t_env.from_elements([("to be",)], ["text"]).flat_map(split(col("text"))).execute().collect())
+        [<Row('to')>, <Row('be')>]
+    """
 
     @abc.abstractmethod
     def eval(self, *args: Value) -> Value:
@@ -77,7 +102,7 @@ class TableFunction(UserDefinedFunction):
 
 
 class ImperativeAggregateFunction(UserDefinedFunction, Generic[T, ACC]):
-    """The base of aggregate functions, which update an accumulator row by row."""
+    """Base of aggregate functions, which update an accumulator row by row."""
 
     @abc.abstractmethod
     def create_accumulator(self) -> ACC:
@@ -88,24 +113,35 @@ class ImperativeAggregateFunction(UserDefinedFunction, Generic[T, ACC]):
         """Add a row."""
 
     def retract(self, accumulator: ACC, *args: Value) -> None:
-        """Retract a row."""
+        """Retract a row; required if the input has updates."""
         raise RuntimeError("Method retract is not implemented")
 
     def merge(self, accumulator: ACC, accumulators: Iterable[ACC]) -> None:
-        """Merge other accumulators into one."""
+        """Merge other accumulators into one; required for session windows."""
         raise RuntimeError("Method merge is not implemented")
 
     def get_result_type(self) -> DataType | str:
-        """Return the type of the result."""
+        """Return the type of the result, unless `udaf` or `udtaf` sets it."""
         raise RuntimeError("Method get_result_type is not implemented")
 
     def get_accumulator_type(self) -> DataType | str:
-        """Return the type of the accumulator."""
+        """Return the type of the accumulator, unless `udaf` or `udtaf` sets it."""
         raise RuntimeError("Method get_accumulator_type is not implemented")
 
 
 class AggregateFunction(ImperativeAggregateFunction[T, ACC]):
-    """Computes a value from the rows of a group."""
+    """Computes a value from the rows of a group.
+
+    Example:
+        >>> class Product(AggregateFunction):
+        ...     def create_accumulator(self): return [1]
+        ...     def accumulate(self, accumulator, n): accumulator[0] *= n
+        ...     def get_value(self, accumulator): return accumulator[0]
+        >>> product = udaf(Product(), result_type="BIGINT", accumulator_type="ARRAY<BIGINT>")
+        >>> t_env.from_elements([(2,), (3,)], ["n"]).select(product(col("n")).alias("all")).to_pandas()
+           all
+        0    6
+    """
 
     @abc.abstractmethod
     def get_value(self, accumulator: ACC) -> T:
@@ -113,11 +149,11 @@ class AggregateFunction(ImperativeAggregateFunction[T, ACC]):
 
 
 class TableAggregateFunction(ImperativeAggregateFunction[T, ACC]):
-    """Computes any number of rows from the rows of a group."""
+    """Computes any number of rows from the rows of a group; see `udtaf` for an example."""
 
     @abc.abstractmethod
     def emit_value(self, accumulator: ACC) -> Iterable[T]:
-        """Yield the results."""
+        """Yield the result rows of a group; they replace its earlier ones."""
 
 
 class UserDefinedFunctionWrapper:
@@ -185,7 +221,7 @@ class UserDefinedFunctionWrapper:
 
 
 class UserDefinedScalarFunctionWrapper(UserDefinedFunctionWrapper):
-    """The result of `udf`."""
+    """Holds a scalar function, as `udf` returns it."""
 
     def __init__(
         self,
@@ -201,7 +237,7 @@ class UserDefinedScalarFunctionWrapper(UserDefinedFunctionWrapper):
 
 
 class UserDefinedAsyncScalarFunctionWrapper(UserDefinedScalarFunctionWrapper):
-    """The result of `udf` for a coroutine function."""
+    """Holds an async scalar function, as `udf` returns it for a coroutine function."""
 
     def opened(
         self, name: str, types: Sequence[DataType], result: DataType, context: EvaluationContext
@@ -211,7 +247,7 @@ class UserDefinedAsyncScalarFunctionWrapper(UserDefinedScalarFunctionWrapper):
 
 
 class UserDefinedTableFunctionWrapper(UserDefinedFunctionWrapper):
-    """The result of `udtf`."""
+    """Holds a table function, as `udtf` returns it."""
 
     kind = "table"
 
@@ -249,7 +285,7 @@ class UserDefinedTableFunctionWrapper(UserDefinedFunctionWrapper):
 
 
 class UserDefinedAggregateFunctionWrapper(UserDefinedFunctionWrapper):
-    """The result of `udaf` and `udtaf`."""
+    """Holds an aggregate function, as `udaf` and `udtaf` return it."""
 
     kind = "aggregate"
 
@@ -354,12 +390,11 @@ def udf(
     With `func_type="pandas"` it takes and returns pandas.Series, many rows per call.
 
     Example:
-        >>> from millstream.table import DataTypes
         >>> @udf(result_type=DataTypes.BIGINT())
         ... def add(i, j):
         ...     return i + j
-        >>> add.name
-        'add'
+        >>> list(t_env.from_elements([(1, 2)], ["a", "b"]).select(add(col("a"), col("b"))).execute().collect())
+        [<Row(3)>]
     """
     _check_kind(func_type, "general", "pandas")
     if f is None:
@@ -401,7 +436,16 @@ def udtf(
     deterministic: bool | None = None,
     name: str | None = None,
 ) -> UserDefinedTableFunctionWrapper | Callable[[Callable[..., Value]], UserDefinedTableFunctionWrapper]:
-    """Create a table function from a Python function that yields rows, or a TableFunction; also a decorator."""
+    """Create a table function from a Python function that yields rows, or a TableFunction; also a decorator.
+
+    Example:
+        >>> @udtf(result_types=["STRING", "BIGINT"])
+        ... def words(text):
+        ...     for word in text.split():
+        ...         yield word, len(word)
+        >>> list(t_env.from_elements([("to be",)], ["text"]).flat_map(words(col("text"))).execute().collect())
+        [<Row('to', 2)>, <Row('be', 2)>]
+    """
     if f is None:
         return functools.partial(
             UserDefinedTableFunctionWrapper,
@@ -501,7 +545,18 @@ def udtaf(
     name: str | None = None,
     func_type: str = "general",
 ) -> UserDefinedAggregateFunctionWrapper | Callable[[Callable[..., Value]], UserDefinedAggregateFunctionWrapper]:
-    """Create a table aggregate function from a TableAggregateFunction, for `flat_aggregate`."""
+    """Create a table aggregate function from a TableAggregateFunction, for `flat_aggregate`.
+
+    Example:
+        >>> class Top2(TableAggregateFunction):
+        ...     def create_accumulator(self): return []
+        ...     def accumulate(self, accumulator, n): accumulator[:] = sorted([*accumulator, n])[-2:]
+        ...     def emit_value(self, accumulator): yield from accumulator
+        >>> top2 = udtaf(Top2(), result_type="BIGINT", accumulator_type="ARRAY<BIGINT>")
+        >>> tops = t_env.from_elements([(3,), (1,), (2,)], ["n"]).flat_aggregate(top2(col("n")).alias("top"))
+        >>> tops.select(col("top")).to_pandas()["top"].tolist()
+        [2, 3]
+    """
     if func_type != "general":
         raise ValueError(f"The func_type must be 'general', got {func_type}.")
     settings = (input_types, result_type, accumulator_type, func_type, deterministic, name, True)

@@ -13,7 +13,7 @@ __all__ = ["GroupWindow", "Over", "OverWindow", "Session", "Slide", "Tumble"]
 
 @fast_dataclass
 class GroupWindow:
-    """A group window with its name.
+    """Holds a group window with its name, for `Table.window`.
 
     Attributes:
         function: TUMBLE, HOP or SESSION.
@@ -38,35 +38,71 @@ class GroupWindow:
 
 
 class Tumble:
-    """Tumbling windows of a fixed size.
+    """Creates tumbling windows, of a fixed size and without overlap.
 
     Example:
-        >>> from millstream.table.expressions import col, lit
         >>> Tumble.over(lit(10).minutes).on(col("ts")).alias("w").function
         'TUMBLE'
     """
 
     @classmethod
     def over(cls, size: Expression) -> TumbleWithSize:
-        """Set the size: an interval or a number of rows."""
+        """Set the size: an interval, or a number of rows by `row_interval`.
+
+        Example:
+            >>> from millstream.table.expressions import call_sql, row_interval
+            >>> numbers = t_env.from_elements([(1,), (2,), (3,), (4,)], ["n"])
+            >>> numbers = numbers.add_columns(call_sql("PROCTIME()").alias("ts"))
+            >>> pairs = numbers.window(Tumble.over(row_interval(2)).on(col("ts")).alias("w")).group_by(col("w"))
+            >>> list(pairs.select(col("n").sum).execute().collect())
+            [<Row(3)>, <Row(7)>]
+        """
         return TumbleWithSize((tree_of(size),))
 
 
 class Slide:
-    """Sliding windows: of one size, starting at every slide."""
+    """Creates sliding windows: of one size, starting at every slide; a row is in several of them.
+
+    Example:
+        >>> Slide.over(lit(10).minutes).every(lit(5).minutes).on(col("ts")).alias("w").function
+        'HOP'
+    """
 
     @classmethod
     def over(cls, size: Expression) -> SlideWithSize:
-        """Set the size: an interval or a number of rows."""
+        """Set the size: an interval, or a number of rows by `row_interval`.
+
+        Example:
+            >>> from millstream.table.expressions import call_sql, row_interval
+            >>> numbers = t_env.from_elements([(1,), (2,), (3,)], ["n"]).add_columns(call_sql("PROCTIME()").alias("ts"))
+            >>> window = Slide.over(row_interval(2)).every(row_interval(1)).on(col("ts")).alias("w")
+            >>> list(numbers.window(window).group_by(col("w")).select(col("n").sum).execute().collect())
+            [<Row(3)>, <Row(5)>]
+        """
         return SlideWithSize(tree_of(size))
 
 
 class Session:
-    """Session windows, which end after a gap without rows."""
+    """Creates session windows, which end after a gap without rows.
+
+    Example:
+        >>> Session.with_gap(lit(10).minutes).on(col("ts")).alias("w").function
+        'SESSION'
+    """
 
     @classmethod
     def with_gap(cls, gap: Expression) -> SessionWithGap:
-        """Set the gap that ends a session."""
+        """Set the gap that ends a session: an interval.
+
+        Example:
+            >>> _ = t_env.execute_sql("CREATE TABLE clicks (n INT, "
+            ...     "ts AS TIMESTAMPADD(SECOND, n * n, TIMESTAMP '2026-11-19 12:00:00'), WATERMARK FOR ts AS ts) WITH "
+            ...     "('connector' = 'datagen', 'fields.n.kind' = 'sequence', "
+            ...     "'fields.n.start' = '1', 'fields.n.end' = '4')")
+            >>> sessions = t_env.from_path("clicks").window(Session.with_gap(lit(4).seconds).on(col("ts")).alias("w"))
+            >>> sessions.group_by(col("w")).select(col("n").count.alias("n")).to_pandas()["n"].tolist()
+            [2, 1, 1]
+        """
         if isinstance(tree_of(gap), RowInterval):
             raise InvalidProgramError("Session.with_gap() takes an interval of time, not a number of rows.")
         return SessionWithGap((tree_of(gap),))
@@ -87,59 +123,74 @@ class _Timed:
         self._time = time
 
     def alias(self, alias: str) -> GroupWindow:
-        """Name the window."""
+        """Name the window, for `group_by` and for expressions such as `col("w").end`.
+
+        See `Tumble.over` for an example.
+        """
         return GroupWindow(self.function, self._sizes, self._time, alias)
 
 
 class TumbleWithSize(_Sized):
-    """A tumbling window without a time column yet."""
+    """Holds a tumbling window, until `on` sets its time column."""
 
     def on(self, time_field: Expression) -> TumbleWithSizeOnTime:
-        """Set the time column."""
+        """Set the time column: an event-time or processing-time attribute, in batch mode any timestamp.
+
+        See `Tumble.over` for an example.
+        """
         return TumbleWithSizeOnTime(self._sizes, tree_of(time_field))
 
 
 class TumbleWithSizeOnTime(_Timed):
-    """A tumbling window without an alias yet."""
+    """Holds a tumbling window, until `alias` names it."""
 
     function = "TUMBLE"
 
 
 class SlideWithSize:
-    """A sliding window without a slide yet."""
+    """Holds a sliding window, until `every` sets its slide."""
 
     def __init__(self, size: syntax.Expression) -> None:
         self._size = size
 
     def every(self, slide: Expression) -> SlideWithSizeAndSlide:
-        """Set the interval between the starts of windows."""
+        """Set the interval between the starts of windows.
+
+        See `Slide.over` for an example.
+        """
         return SlideWithSizeAndSlide((tree_of(slide), self._size))
 
 
 class SlideWithSizeAndSlide(_Sized):
-    """A sliding window without a time column yet."""
+    """Holds a sliding window, until `on` sets its time column."""
 
     def on(self, time_field: Expression) -> SlideWithSizeAndSlideOnTime:
-        """Set the time column."""
+        """Set the time column: an event-time or processing-time attribute, in batch mode any timestamp.
+
+        See `Slide.over` for an example.
+        """
         return SlideWithSizeAndSlideOnTime(self._sizes, tree_of(time_field))
 
 
 class SlideWithSizeAndSlideOnTime(_Timed):
-    """A sliding window without an alias yet."""
+    """Holds a sliding window, until `alias` names it."""
 
     function = "HOP"
 
 
 class SessionWithGap(_Sized):
-    """A session window without a time column yet."""
+    """Holds a session window, until `on` sets its time column."""
 
     def on(self, time_field: Expression) -> SessionWithGapOnTime:
-        """Set the time column."""
+        """Set the time column: an event-time or processing-time attribute, in batch mode any timestamp.
+
+        See `Session.with_gap` for an example.
+        """
         return SessionWithGapOnTime(self._sizes, tree_of(time_field))
 
 
 class SessionWithGapOnTime(_Timed):
-    """A session window without an alias yet."""
+    """Holds a session window, until `alias` names it."""
 
     function = "SESSION"
 
@@ -149,61 +200,86 @@ class SessionWithGapOnTime(_Timed):
 
 @fast_dataclass
 class OverWindow:
-    """An OVER window with its alias."""
+    """Holds an OVER window with its alias, for `Table.over_window`."""
 
     tree: syntax.Window
     alias: str
 
 
 class Over:
-    """The window of an OVER aggregate.
+    """Creates windows of rows around each row, for aggregates with `over`.
 
     Example:
-        >>> from millstream.table.expressions import col
-        >>> Over.partition_by(col("a")).order_by(col("ts")).alias("w").alias
-        'w'
+        >>> from millstream.table.expressions import call_sql, row_interval
+        >>> prices = t_env.from_elements([("a", 1), ("b", 2), ("a", 3)], ["key", "n"])
+        >>> prices = prices.add_columns(call_sql("PROCTIME()").alias("ts"))
+        >>> last_two = Over.partition_by(col("key")).order_by(col("ts")).preceding(row_interval(1)).alias("w")
+        >>> list(prices.over_window(last_two).select(col("key"), col("n").sum.over(col("w"))).execute().collect())
+        [<Row('a', 1)>, <Row('b', 2)>, <Row('a', 4)>]
     """
 
     @classmethod
     def order_by(cls, order_by: Expression) -> OverWindowPartitionedOrdered:
-        """Order all rows."""
+        """Order all rows, which one subtask then processes; in streaming mode by a time attribute.
+
+        Example:
+            >>> Over.order_by(col("ts")).alias("w").alias
+            'w'
+        """
         return OverWindowPartitioned(()).order_by(order_by)
 
     @classmethod
     def partition_by(cls, *partition_by: Expression) -> OverWindowPartitioned:
-        """Partition the rows by columns."""
+        """Partition the rows by columns, each partition with its own window; `order_by` follows.
+
+        Example:
+            >>> Over.partition_by(col("key")).order_by(col("ts")).alias("w").alias
+            'w'
+        """
         return OverWindowPartitioned(tuple(map(tree_of, partition_by)))
 
 
 class OverWindowPartitioned:
-    """A partitioned OVER window without an order."""
+    """Holds an OVER window of partitions, until `order_by` orders their rows."""
 
     def __init__(self, partition: tuple[syntax.Expression, ...]) -> None:
         self._partition = partition
 
     def order_by(self, order_by: Expression) -> OverWindowPartitionedOrdered:
-        """Order the rows."""
+        """Order the rows of each partition; in streaming mode by a time attribute.
+
+        See `Over` for an example.
+        """
         return OverWindowPartitionedOrdered(self._partition, sort_key(tree_of(order_by), is_descending(order_by)))
 
 
 class OverWindowPartitionedOrdered:
-    """An OVER window of all rows up to the current one, unless `preceding` sets a bound."""
+    """Holds an OVER window of all rows up to the current one, unless `preceding` sets a bound."""
 
     def __init__(self, partition: tuple[syntax.Expression, ...], order: syntax.SortKey) -> None:
         self._partition = partition
         self._order = order
 
     def alias(self, alias: str) -> OverWindow:
-        """Name the window."""
+        """Name the window, for `over`.
+
+        See `Over` for an example.
+        """
         return OverWindow(syntax.Window(self._partition, (self._order,)), alias)
 
     def preceding(self, preceding: Expression) -> OverWindowPartitionedOrderedPreceding:
-        """Set the start of the frame: a number of rows or an interval before the row, or unbounded."""
+        """Set the start of the frame: rows or an interval before the row, or `UNBOUNDED_ROW` or `UNBOUNDED_RANGE`.
+
+        Example:
+            >>> from millstream.table.expressions import UNBOUNDED_ROW
+            >>> Over.order_by(col("ts")).preceding(UNBOUNDED_ROW).alias("w").tree.unit
+            'ROWS'
+        """
         return OverWindowPartitionedOrderedPreceding(self._partition, self._order, preceding)
 
 
 class OverWindowPartitionedOrderedPreceding:
-    """An OVER window up to the current row, unless `following` sets a bound."""
+    """Holds an OVER window up to the current row, unless `following` sets a bound."""
 
     def __init__(
         self,
@@ -218,11 +294,20 @@ class OverWindowPartitionedOrderedPreceding:
         self._following = following
 
     def following(self, following: Expression) -> OverWindowPartitionedOrderedPreceding:
-        """Set the end of the frame."""
+        """Set the end of the frame, by default the current row; in streaming mode nothing else is possible.
+
+        Example:
+            >>> from millstream.table.expressions import CURRENT_ROW, row_interval
+            >>> Over.order_by(col("ts")).preceding(row_interval(2)).following(CURRENT_ROW).alias("w").tree.unit
+            'ROWS'
+        """
         return OverWindowPartitionedOrderedPreceding(self._partition, self._order, self._preceding, following)
 
     def alias(self, alias: str) -> OverWindow:
-        """Name the window."""
+        """Name the window, for `over`.
+
+        See `Over` for an example.
+        """
         unit, start = _bound(self._preceding, -1)
         end = syntax.Bound(0)
         if self._following is not None:

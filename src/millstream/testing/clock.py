@@ -23,7 +23,14 @@ class ManualClock:
         return self.millis
 
     def set(self, millis: int) -> None:
-        """Set the time, in milliseconds."""
+        """Set the time, in milliseconds.
+
+        Example:
+            >>> clock = ManualClock()
+            >>> clock.set(1_000)
+            >>> clock()
+            1000
+        """
         self.millis = millis
 
     def advance(self, millis: int) -> None:

@@ -20,7 +20,7 @@ _OPERATOR_ROW = "operator"
 
 
 class TimerView(NamedTuple):
-    """A pending timer.
+    """Holds a pending timer: its timestamp and its key.
 
     Example:
         >>> TimerView(15, "a") == (15, "a")

@@ -38,37 +38,44 @@ _MOMENT = 0.001
 
 
 class MemoryStorage:
-    """State files in a dict."""
+    """Holds state files in a dict."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
 
     def read(self, name: str) -> bytes:
+        """Return the contents of a file."""
         return self.files[name.lstrip("/")]
 
     def write(self, name: str, parts: Iterable[bytes]) -> int:
+        """Write a file and return its size."""
         self.files[name] = b"".join(parts)
         return len(self.files[name])
 
     def drop_local_copies(self, names: list[str]) -> None:
-        pass
+        """Do nothing: there is one copy."""
 
     def scratch(self, name: str) -> str:
+        """Return a directory for temporary files."""
         path = tempfile.mkdtemp(prefix="millstream-scratch-")
         weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
         return path
 
 
 class LocalJob:
-    """A program run epoch by epoch in this process.
+    """Runs a program epoch by epoch in this process.
 
     Example:
         >>> from millstream.testing import CollectSink
-        >>> env, sink = StreamExecutionEnvironment.get_execution_environment(), CollectSink()
+        >>> sink = CollectSink()
         >>> _ = env.from_collection([1, 2, 3]).map(lambda x: x * x).sink_to(sink)
-        >>> LocalJob(env).run()
+        >>> job = LocalJob(env, epoch_sizes=lambda: 1)
+        >>> _ = job.run_epoch()
         >>> sink.results()
-        [1, 4, 9]
+        [1]
+        >>> job.run()
+        >>> sink.results(), job.is_finished
+        ([1, 4, 9], True)
     """
 
     def __init__(
@@ -140,7 +147,7 @@ class LocalJob:
         """Run to the end of a bounded program.
 
         Args:
-            restarts: the number of failures to recover from, each from the last completed epoch.
+            restarts: the number of failures to recover from, each from the last completed epoch; by default none.
         """
         while not self.is_finished:
             before = self.snapshot() if restarts else None
@@ -154,7 +161,21 @@ class LocalJob:
                 self.restore(before)
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Restore an earlier snapshot of this job, as after a failure."""
+        """Restore an earlier snapshot of this job, as after a failure.
+
+        Example:
+            >>> from millstream.testing import CollectSink
+            >>> sink = CollectSink()
+            >>> _ = env.from_collection([1, 2, 3]).sink_to(sink)
+            >>> job = LocalJob(env, epoch_sizes=lambda: 1)
+            >>> _ = job.run_epoch()
+            >>> snapshot = job.snapshot()
+            >>> _ = job.run_epoch()
+            >>> job.restore(snapshot)
+            >>> job.run()
+            >>> sink.results()
+            [1, 2, 3]
+        """
         self._begin(snapshot)
 
     def run_epoch(self, flush: bool = False, writes_state: bool = True) -> int:
@@ -221,7 +242,7 @@ def run_locally(env: StreamExecutionEnvironment, epoch_sizes: Sequence[int] = ()
 
     Example:
         >>> from millstream.testing import CollectSink
-        >>> env, sink = StreamExecutionEnvironment.get_execution_environment(), CollectSink()
+        >>> sink = CollectSink()
         >>> _ = env.from_collection([1, 2, 3]).sink_to(sink)
         >>> run_locally(env, epoch_sizes=[1, 1]).progress.epochs
         3
@@ -270,7 +291,7 @@ class LocalEnvironment(StreamExecutionEnvironment):
     Args:
         configuration: settings.
         clock: a wall clock in milliseconds, for example a `ManualClock`; by default the real one.
-        restarts: the number of failures that a job survives; it restores the last completed epoch.
+        restarts: the number of failures that a job survives, by default none; it restores the last completed epoch.
 
     Example:
         >>> env = LocalEnvironment()

@@ -39,12 +39,24 @@ class CollectSink(DriverSink):
             self._results.extend(values)
 
     def results(self) -> list[Value]:
-        """Return the records in the order they arrived."""
+        """Return the records in the order they arrived.
+
+        See CollectSink for an example.
+        """
         with self._lock:
             return list(self._results)
 
     def clear(self) -> None:
-        """Discard the records."""
+        """Discard the records, for example between two runs.
+
+        Example:
+            >>> sink = CollectSink()
+            >>> _ = env.from_collection([1, 2]).sink_to(sink)
+            >>> _ = env.execute()
+            >>> sink.clear()
+            >>> sink.results()
+            []
+        """
         with self._lock:
             self._results.clear()
 

@@ -35,7 +35,7 @@ H = TypeVar("H", bound="StreamHarness")
 
 
 class Record(NamedTuple):
-    """An output record and its timestamp; None without one.
+    """Holds an output record and its timestamp; None without one.
 
     Example:
         >>> Record("a", 7) == ("a", 7)
@@ -47,7 +47,7 @@ class Record(NamedTuple):
 
 
 class HarnessSettings(TypedDict, total=False):
-    """The common arguments of harnesses, see `StreamHarness`.
+    """Names the common arguments of harnesses, see `StreamHarness`.
 
     Example:
         >>> HarnessSettings(parallelism=2)
@@ -63,7 +63,7 @@ class HarnessSettings(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class HarnessSnapshot:
-    """A snapshot from which a harness can be restored; it can be pickled.
+    """Holds a snapshot from which a harness can be restored; it can be pickled.
 
     Example:
         >>> count = lambda words: words.map(lambda w: (w, 1)).key_by(lambda p: p[0]).sum(1)
@@ -134,31 +134,80 @@ class StreamHarness:
     # --- input
 
     def process_element(self, value: Value, timestamp: int | None = None, input: int = 1) -> None:
-        """Process one record of an input."""
+        """Process one record of an input, in an epoch of its own.
+
+        Args:
+            value: the record.
+            timestamp: its timestamp in milliseconds, by default none.
+            input: the number of the input, from 1.
+
+        Example:
+            >>> with StreamHarness(lambda words: words.map(len)) as harness:
+            ...     harness.process_element("to", timestamp=5)
+            ...     harness.records()
+            [Record(value=2, timestamp=5)]
+        """
         self.process_elements([value], timestamp, input)
 
     def process_elements(self, values: Iterable[Value], timestamp: int | None = None, input: int = 1) -> None:
-        """Process several records in one epoch."""
+        """Process several records of an input in one epoch.
+
+        Example:
+            >>> with StreamHarness(lambda words: words.map(len)) as harness:
+            ...     harness.process_elements(["to", "sleep"])
+            ...     harness.output()
+            [2, 5]
+        """
         self._inputs[input - 1].put([record(v, timestamp) for v in values])
         self._run()
 
     def process_watermark(self, timestamp: int, input: int | None = None) -> None:
-        """Advance the watermark of an input, or of all; the operators' watermark is the minimum of their inputs."""
+        """Advance the watermark of an input, or of all; the operators' watermark is the minimum of their inputs.
+
+        Example:
+            >>> from millstream.datastream.window import TumblingEventTimeWindows
+            >>> count = lambda words: words.map(lambda w: (w, 1)).key_by(lambda p: p[0])
+            >>> with StreamHarness(lambda ws: count(ws).window(TumblingEventTimeWindows.of(10)).sum(1)) as harness:
+            ...     harness.process_element("to", timestamp=5)
+            ...     harness.process_watermark(9)
+            ...     harness.output()
+            [('to', 1)]
+        """
         for source in self._chosen(input):
             source.put([watermark(timestamp)])
         self._run()
 
     def set_processing_time(self, millis: int) -> None:
-        """Set the wall clock, and fire the timers it has reached."""
+        """Set the wall clock in milliseconds, and fire the timers it has reached.
+
+        Example:
+            >>> from millstream.datastream.window import TumblingProcessingTimeWindows
+            >>> count = lambda words: words.map(lambda w: (w, 1)).key_by(lambda p: p[0])
+            >>> with StreamHarness(lambda ws: count(ws).window(TumblingProcessingTimeWindows.of(10)).sum(1)) as harness:
+            ...     harness.process_element("to")
+            ...     harness.set_processing_time(10)
+            ...     harness.output()
+            [('to', 1)]
+        """
         self.clock.set(millis)
         self._run()
 
     def advance_processing_time(self, millis: int) -> None:
-        """Advance the wall clock by milliseconds."""
+        """Advance the wall clock by milliseconds, and fire the timers it has reached."""
         self.set_processing_time(self.clock() + millis)
 
     def end_input(self, input: int | None = None) -> None:
-        """End an input, or all: the final watermark passes, and functions close when all inputs have ended."""
+        """End an input, or all: the final watermark passes, and functions close when all inputs have ended.
+
+        Example:
+            >>> from millstream.datastream.window import TumblingEventTimeWindows
+            >>> count = lambda words: words.map(lambda w: (w, 1)).key_by(lambda p: p[0])
+            >>> with StreamHarness(lambda ws: count(ws).window(TumblingEventTimeWindows.of(10)).sum(1)) as harness:
+            ...     harness.process_element("to", timestamp=5)
+            ...     harness.end_input()
+            ...     harness.output()
+            [('to', 1)]
+        """
         for source in self._chosen(input):
             source.ended = True
         self._run()
@@ -189,7 +238,14 @@ class StreamHarness:
     # --- output
 
     def output(self) -> list[Value]:
-        """Return the output values so far."""
+        """Return the output values so far, of all epochs.
+
+        Example:
+            >>> with StreamHarness(lambda words: words.map(str.upper)) as harness:
+            ...     harness.process_elements(["to", "be"])
+            ...     harness.output()
+            ['TO', 'BE']
+        """
         return [r.value for r in self._outputs[None]]
 
     def extract_output_values(self) -> list[Value]:
@@ -201,13 +257,33 @@ class StreamHarness:
         return list(self._outputs[None])
 
     def take_output(self) -> list[Value]:
-        """Return and clear the output values since the last call."""
+        """Return and clear the output values since the last call.
+
+        Example:
+            >>> with StreamHarness(lambda words: words.map(str.upper)) as harness:
+            ...     harness.process_element("to")
+            ...     _ = harness.take_output()
+            ...     harness.process_element("be")
+            ...     harness.take_output()
+            ['BE']
+        """
         values = self.output()
         self._outputs[None].clear()
         return values
 
     def side_output(self, tag: OutputTag) -> list[Value]:
-        """Return the side output values of a tag."""
+        """Return the side output values of a tag, which `side_outputs` of the harness must name.
+
+        Example:
+            >>> from millstream.datastream import OutputTag, ProcessFunction
+            >>> rejected = OutputTag("rejected")
+            >>> class Parse(ProcessFunction):
+            ...     def process_element(self, value, ctx): yield int(value) if value.isdigit() else (rejected, value)
+            >>> with StreamHarness(lambda texts: texts.process(Parse()), side_outputs=[rejected]) as harness:
+            ...     harness.process_elements(["1", "two"])
+            ...     harness.output(), harness.side_output(rejected)
+            ([1], ['two'])
+        """
         return [r.value for r in self.side_records(tag)]
 
     def side_records(self, tag: OutputTag) -> list[Record]:
@@ -224,11 +300,14 @@ class StreamHarness:
     # --- state, timers and metrics
 
     def state(self, name: str, key: Key) -> Value:
-        """Return a key's state as its function sees it: a value, a list, a dict; None, [] or {} if empty."""
+        """Return a key's state as its function sees it: a value, a list, a dict; None, [] or {} if empty.
+
+        See KeyedTwoInputHarness for an example.
+        """
         return self._view.value(name, key)
 
     def state_keys(self, name: str) -> list[Key]:
-        """Return the keys of a state."""
+        """Return the keys that have a state of this name."""
         return self._view.keys(name)
 
     def num_keyed_state_entries(self) -> int:
@@ -259,13 +338,29 @@ class StreamHarness:
         return min(w for w in reached if w is not None)
 
     def metrics(self) -> dict[str, Any]:
-        """Return users' metrics by name, numbers added up over the subtasks."""
+        """Return users' metrics by name, numbers added up over the subtasks.
+
+        Example:
+            >>> from millstream.datastream import MapFunction
+            >>> class Counted(MapFunction):
+            ...     def open(self, runtime_context): self.seen = runtime_context.get_metrics_group().counter("seen")
+            ...     def map(self, value):
+            ...         self.seen.inc()
+            ...         return value
+            >>> with StreamHarness(lambda words: words.map(Counted())) as harness:
+            ...     harness.process_elements(["to", "be"])
+            ...     harness.metrics()
+            {'Map.seen': 2}
+        """
         return self._job.progress.metrics()
 
     # --- snapshots and the end
 
     def snapshot(self) -> HarnessSnapshot:
-        """Return a snapshot that another harness can restore, with the same or another parallelism."""
+        """Return a snapshot that another harness can restore, with the same or another parallelism.
+
+        See HarnessSnapshot for an example.
+        """
         return HarnessSnapshot(self._job.snapshot(), dict(self._job.storage.files), self.clock())
 
     def close(self) -> None:

@@ -18,13 +18,13 @@ from tests.support.docstring_examples import (
 
 @pytest.mark.parametrize("module", modules_with_examples())
 def test_docstring_examples_print_their_output(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    configure(monkeypatch, LOCAL)
-    reports = [run_example(test, tmp_path) for test in examples_of(module) if not needs_spark(test)]
+    configure(monkeypatch, tmp_path, LOCAL)
+    reports = [run_example(test) for test in examples_of(module) if not needs_spark(test)]
     assert not any(reports), "".join(reports)
 
 
 def test_docstring_example_with_other_output_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    configure(monkeypatch, LOCAL)
+    configure(monkeypatch, tmp_path, LOCAL)
     test = next(t for t in examples_of("millstream.datastream.data_stream") if t.name.endswith("DataStream.map"))
     test.examples[-1].want = "[2, 4, 7]\n"
-    assert "Expected:\n    [2, 4, 7]\nGot:\n    [2, 4, 6]" in run_example(test, tmp_path)
+    assert "Expected:\n    [2, 4, 7]\nGot:\n    [2, 4, 6]" in run_example(test)

@@ -316,3 +316,10 @@ def test_view_keeps_its_columns_when_the_table_changes(session: Session) -> None
     (shown,) = session.names("SHOW CREATE VIEW everything")
     assert "SELECT `files`.`a`, `files`.`b`" in shown
     assert "WHERE `u`.`k` = `files`.`a`" in shown
+
+
+def test_core_module_loads_again_after_unload(session: Session) -> None:
+    session.run("UNLOAD MODULE core")
+    assert session.names("SHOW MODULES") == []
+    session.run("LOAD MODULE core")
+    assert session.names("SHOW MODULES") == ["core"]

@@ -52,7 +52,7 @@ from millstream.table.expressions import (
     with_columns,
     without_columns,
 )
-from millstream.table.table import node_of
+from millstream.table.table_base import node_of
 from millstream.table.udf import ScalarFunction, udaf, udf, udtf
 from millstream.table.window import Over, Session, Slide, Tumble
 from millstream.testing import LocalEnvironment, ValuesTable

@@ -38,7 +38,7 @@ _INSERT, _BEFORE, _AFTER, _DELETE = RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKi
 
 @tagged("cdc-change")
 class Change(NamedTuple):
-    """A change of one row.
+    """Describes a change of one row.
 
     Attributes:
         op: `r` (read by the snapshot), `c` (inserted), `u` (updated), `d` (deleted), `t` (table truncated).
@@ -76,8 +76,9 @@ class DebeziumDeserializationSchema(ABC):
 
     Example:
         >>> class Tables(DebeziumDeserializationSchema):
-        ...     def deserialize(self, change):
-        ...         return [change.table]
+        ...     def deserialize(self, change): return [change.table]
+        >>> Tables().deserialize(Change("c", "public.t", ("id",), (0,), None, [1], False, 5, {}))
+        ['public.t']
     """
 
     @abstractmethod

@@ -41,11 +41,13 @@ INITIAL, LATEST, OFFSET, COMMITTED, SNAPSHOT = (
 
 @dataclass(frozen=True)
 class StartupOptions:
-    """Where a job without a checkpoint starts.
+    """Says where a job without a checkpoint starts.
 
     Example:
         >>> StartupOptions.specific_offset("0/1528C90").offset
         '0/1528C90'
+        >>> StartupOptions.specific_offset("mysql-bin.000003", 4).offset
+        ('mysql-bin.000003', 4)
     """
 
     mode: str
@@ -53,7 +55,7 @@ class StartupOptions:
 
     @staticmethod
     def initial() -> StartupOptions:
-        """Read a snapshot of the tables, then the log from that point."""
+        """Read a snapshot of the tables, then the log from that point; the default."""
         return StartupOptions(INITIAL)
 
     @staticmethod
@@ -157,7 +159,7 @@ S = TypeVar("S", bound=CaptureSettings)
 
 
 class CaptureBuilder(Generic[S]):
-    """The options of all CDC sources."""
+    """Builds CDC sources: the options that all have in common."""
 
     # The source's name, and an example of a table name.
     _source: ClassVar[str]
@@ -182,11 +184,11 @@ class CaptureBuilder(Generic[S]):
         return self._with_server(port=port)
 
     def username(self, username: str) -> Self:
-        """Set the user, who must be allowed to read the tables and the log."""
+        """Set the user, who must be allowed to read the tables and the log. Required."""
         return self._with_server(user=username)
 
     def password(self, password: str) -> Self:
-        """Set the password."""
+        """Set the password. Default: none."""
         return self._with_server(password=password)
 
     def connect_timeout(self, seconds: int) -> Self:
@@ -194,7 +196,7 @@ class CaptureBuilder(Generic[S]):
         return self._with_server(timeout=seconds)
 
     def table_list(self, *tables: str) -> Self:
-        """Set the tables by qualified names or regular expressions, which later tables may match too."""
+        """Set the tables by qualified names or regular expressions, which later tables may match too. Required."""
         return self._with(tables=tables)
 
     def deserializer(self, schema: DebeziumDeserializationSchema) -> Self:
@@ -287,7 +289,7 @@ class _BatchReader(_Reader):
 
 
 class CaptureSource(Source[Value]):
-    """Reads tables, then their changes."""
+    """Reads tables, then their changes; base of PostgresSource and MySqlSource."""
 
     timestamped = True
 

@@ -35,11 +35,13 @@ class _NumberReader(IntervalReader):
 
 
 class NumberSequenceSource(Source[int]):
-    """The integers from `start` to `end`, both included.
+    """Generates the integers from `start` to `end`, both included; subtasks read parts of them in parallel.
 
     Example:
-        >>> NumberSequenceSource(1, 3).is_bounded
-        True
+        >>> from millstream.common import WatermarkStrategy
+        >>> numbers = env.from_source(NumberSequenceSource(1, 3), WatermarkStrategy.no_watermarks(), "numbers")
+        >>> list(numbers.execute_and_collect())
+        [1, 2, 3]
     """
 
     name = "Sequence Source"
@@ -174,16 +176,18 @@ class _GeneratorReader(SourceReader):
 
 
 class DataGeneratorSource(Source[T_co]):
-    """Records that a function generates from their index.
+    """Generates records with a function of their index. PyFlink has no such source.
 
     Args:
         generator_function: returns the record of an index, 0, 1, 2, ...
-        count: the number of records; None for unbounded.
-        rate_per_second: records per second over all subtasks; None for no limit.
+        count: the number of records; None, the default, for unbounded.
+        rate_per_second: records per second over all subtasks; None, the default, for no limit.
 
     Example:
-        >>> DataGeneratorSource(lambda i: f"event {i}", count=10, rate_per_second=5).is_bounded
-        True
+        >>> from millstream.common import WatermarkStrategy
+        >>> source = DataGeneratorSource(lambda i: f"event {i}", count=3, rate_per_second=1000)
+        >>> list(env.from_source(source, WatermarkStrategy.no_watermarks(), "events").execute_and_collect())
+        ['event 0', 'event 1', 'event 2']
     """
 
     name = "Data Generator Source"

@@ -16,7 +16,7 @@ __all__ = ["BucketAssigner", "BucketContext"]
 
 
 class BucketContext:
-    """The times that an assigner can use."""
+    """Gives an assigner the times that it can use."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
@@ -38,9 +38,16 @@ class BucketAssigner(ABC):
     """Assigns a bucket to each record: a directory below the base path, "" for the base path itself.
 
     Example:
+        >>> from pathlib import Path
+        >>> from millstream.common import Encoder
+        >>> from millstream.connectors.files.sink import FileSink
         >>> class ByFirstLetter(BucketAssigner):
-        ...     def get_bucket_id(self, element, context):
-        ...         return element[0]
+        ...     def get_bucket_id(self, element, context): return element[0]
+        >>> sink = FileSink.for_row_format("out", Encoder.simple_string_encoder()).with_bucket_assigner(ByFirstLetter())
+        >>> _ = env.from_collection(["to", "be"]).sink_to(sink.build())
+        >>> _ = env.execute()
+        >>> sorted(path.name for path in Path("out").iterdir())
+        ['b', 't']
     """
 
     # Whether the bucket depends on the record. An assigner that uses only the clock is called once per batch.
@@ -48,7 +55,7 @@ class BucketAssigner(ABC):
 
     @staticmethod
     def base_path_bucket_assigner() -> BucketAssigner:
-        """Return an assigner that writes all files to the base path."""
+        """Return an assigner that writes all files to the base path, without buckets."""
         return _BasePath()
 
     @staticmethod
@@ -58,6 +65,11 @@ class BucketAssigner(ABC):
         Args:
             format_str: a pattern of Java's DateTimeFormatter with the letters y, M, d, H, m and s.
             timezone_id: such as "Europe/Berlin" or "GMT-08:00"; None for the local zone.
+
+        Example:
+            >>> daily = BucketAssigner.date_time_bucket_assigner("yyyy-MM-dd", "Europe/Berlin")
+            >>> daily.get_bucket_id("to", BucketContext(lambda: 0))
+            '1970-01-01'
         """
         return _DateTime(format_str, timezone_id)
 

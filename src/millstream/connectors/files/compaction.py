@@ -35,7 +35,7 @@ Group = list[PartFile]
 
 @dataclass(frozen=True)
 class FileCompactStrategy:
-    """When the pending files of a bucket are merged.
+    """Decides when the pending files of a bucket are merged.
 
     Attributes:
         num_checkpoints: checkpoints that a file waits; None for no limit.
@@ -43,8 +43,9 @@ class FileCompactStrategy:
         num_compact_threads: buckets that the driver merges concurrently.
 
     Example:
-        >>> FileCompactStrategy.builder().enable_compaction_on_checkpoint(5).set_size_threshold(1 << 20).build()
-        FileCompactStrategy(num_checkpoints=5, size_threshold=1048576, num_compact_threads=1)
+        >>> builder = FileCompactStrategy.builder().enable_compaction_on_checkpoint(5).set_size_threshold(1 << 20)
+        >>> builder.set_num_compact_threads(4).build()
+        FileCompactStrategy(num_checkpoints=5, size_threshold=1048576, num_compact_threads=4)
     """
 
     num_checkpoints: int | None = None
@@ -76,25 +77,25 @@ class FileCompactStrategy:
 
 
 class FileCompactStrategyBuilder:
-    """Builds a FileCompactStrategy with at least one condition."""
+    """Builds a FileCompactStrategy with at least one condition; see FileCompactStrategy for an example."""
 
     def __init__(self) -> None:
         self._strategy = FileCompactStrategy()
 
     def enable_compaction_on_checkpoint(self, num_checkpoints_before_compaction: int) -> FileCompactStrategyBuilder:
-        """Merge files after this number of checkpoints."""
+        """Merge files after this number of checkpoints, by default never."""
         _above_zero("enable_compaction_on_checkpoint", num_checkpoints_before_compaction)
         self._strategy = replace(self._strategy, num_checkpoints=num_checkpoints_before_compaction)
         return self
 
     def set_size_threshold(self, size_threshold: int) -> FileCompactStrategyBuilder:
-        """Merge files when their total size reaches this number of bytes."""
+        """Merge files when their total size reaches this number of bytes, by default never."""
         _above_zero("set_size_threshold", size_threshold)
         self._strategy = replace(self._strategy, size_threshold=size_threshold)
         return self
 
     def set_num_compact_threads(self, num_compact_threads: int) -> FileCompactStrategyBuilder:
-        """Set the number of buckets to merge concurrently."""
+        """Set the number of buckets to merge concurrently, by default 1."""
         _above_zero("set_num_compact_threads", num_compact_threads)
         self._strategy = replace(self._strategy, num_compact_threads=num_compact_threads)
         return self
@@ -122,7 +123,7 @@ class FileCompactor(ABC):
 
     @staticmethod
     def concat_file_compactor(file_delimiter: bytes | None = None) -> FileCompactor:
-        """Concatenate files, separated by the delimiter."""
+        """Concatenate files, separated by the delimiter, by default nothing."""
         if file_delimiter is not None and not isinstance(file_delimiter, bytes):
             raise InvalidProgramError(f"concat_file_compactor takes the delimiter as bytes, not {file_delimiter!r}.")
         return _Concat(file_delimiter or b"")

@@ -11,12 +11,16 @@ __all__ = ["DefaultRollingPolicy", "OnCheckpointRollingPolicy", "OutputFileConfi
 
 @dataclass(frozen=True)
 class RollingPolicy:
-    """When a part file is closed. Checkpoints and the end of the input always close it.
+    """Decides when a part file is closed. Checkpoints and the end of the input always close it.
 
     Attributes:
         part_size: maximum bytes.
         rollover_interval: maximum milliseconds since its creation.
         inactivity_interval: maximum milliseconds since its last write.
+
+    Example:
+        >>> RollingPolicy.default_rolling_policy(part_size=1 << 20, rollover_interval=900_000).is_full(2 << 20)
+        True
     """
 
     part_size: int | None = None
@@ -27,7 +31,13 @@ class RollingPolicy:
     def default_rolling_policy(
         part_size: int = 1024 * 1024 * 128, rollover_interval: int = 60_000, inactivity_interval: int = 60_000
     ) -> DefaultRollingPolicy:
-        """Return a policy by size and time."""
+        """Return a policy by size and time.
+
+        Args:
+            part_size: maximum bytes, by default 128 MiB.
+            rollover_interval: maximum milliseconds since the file's creation, by default a minute.
+            inactivity_interval: maximum milliseconds since the last write, by default a minute.
+        """
         lengths = {
             "part_size": part_size,
             "rollover_interval": rollover_interval,
@@ -40,7 +50,7 @@ class RollingPolicy:
 
     @staticmethod
     def on_checkpoint_rolling_policy() -> OnCheckpointRollingPolicy:
-        """Return a policy that closes files at checkpoints only."""
+        """Return a policy that closes files at checkpoints only, the policy of bulk formats."""
         return OnCheckpointRollingPolicy()
 
     def is_full(self, size: int) -> bool:
@@ -55,19 +65,20 @@ class RollingPolicy:
 
 
 class DefaultRollingPolicy(RollingPolicy):
-    """By size, age and inactivity."""
+    """Closes files by size, age and inactivity."""
 
 
 class OnCheckpointRollingPolicy(RollingPolicy):
-    """At checkpoints only."""
+    """Closes files at checkpoints only."""
 
 
 class OutputFileConfig:
-    """The names of part files: `{prefix}-{id}-{n}{suffix}`.
+    """Names part files: `{prefix}-{id}-{n}{suffix}`.
 
     Example:
-        >>> OutputFileConfig.builder().with_part_suffix(".csv").build().get_part_suffix()
-        '.csv'
+        >>> config = OutputFileConfig.builder().with_part_prefix("orders").with_part_suffix(".csv").build()
+        >>> config.get_part_prefix(), config.get_part_suffix()
+        ('orders', '.csv')
     """
 
     def __init__(self, part_prefix: str, part_suffix: str) -> None:
@@ -103,12 +114,12 @@ class OutputFileConfigBuilder:
         self._suffix = ""
 
     def with_part_prefix(self, prefix: str) -> OutputFileConfigBuilder:
-        """Set the prefix of file names."""
+        """Set the prefix of file names, by default `part`."""
         self._prefix = prefix
         return self
 
     def with_part_suffix(self, suffix: str) -> OutputFileConfigBuilder:
-        """Set the suffix of file names."""
+        """Set the suffix of file names, by default none."""
         self._suffix = suffix
         return self
 

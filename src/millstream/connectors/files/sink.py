@@ -243,19 +243,26 @@ MakeWriter = Callable[[FileSinkSettings, Callable[[], int]], SinkWriter]
 
 
 class FileSink(Sink):
-    """Writes records into part files in buckets, exactly once.
+    r"""Writes records into part files in buckets, exactly once.
 
     A file is hidden while it is written, and renamed when its checkpoint is complete. Every checkpoint closes all
     files; Flink's default rolling policy keeps them open.
 
     Example:
+        >>> from pathlib import Path
         >>> from millstream.common import Encoder
         >>> sink = (
-        ...     FileSink.for_row_format("/tmp/out", Encoder.simple_string_encoder())
+        ...     FileSink.for_row_format("out", Encoder.simple_string_encoder())
         ...     .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
         ...     .with_output_file_config(OutputFileConfig.builder().with_part_suffix(".txt").build())
+        ...     .with_rolling_policy(RollingPolicy.default_rolling_policy(part_size=1 << 20))
+        ...     .with_bucket_check_interval(10_000)
         ...     .build()
         ... )
+        >>> _ = env.from_collection(["to", "be"]).sink_to(sink)
+        >>> _ = env.execute()
+        >>> [path.read_text() for path in Path("out").glob("*.txt")]
+        ['to\nbe\n']
     """
 
     name = "File Sink"
@@ -276,7 +283,7 @@ class FileSink(Sink):
 
     @staticmethod
     def for_row_format(base_path: str | os.PathLike[str], encoder: Encoder) -> RowFormatBuilder:
-        """Write records with an encoder.
+        """Write records with an encoder, one after another.
 
         Args:
             base_path: a directory that all machines share.
@@ -306,7 +313,7 @@ class FileSink(Sink):
 
 
 class StreamingFileSink(FileSink):
-    """The old name of FileSink; `add_sink` takes it as well as `sink_to`."""
+    """Old name of FileSink; `add_sink` takes it as well as `sink_to`."""
 
     @staticmethod
     def for_row_format(base_path: str | os.PathLike[str], encoder: Encoder) -> RowFormatBuilder:
@@ -332,10 +339,21 @@ class _FormatBuilder:
         self._compaction: Compaction | None = None
 
     def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> Self:
-        """Merge small files of a bucket into visible files named `compacted-...`.
+        """Merge small files of a bucket into visible files named `compacted-...`; by default they are not merged.
 
         The driver merges them; the end of the job merges all pending files. Contents are concatenated, so the result is
         invalid for formats with a header or a footer, such as Parquet.
+
+        Example:
+            >>> from pathlib import Path
+            >>> from millstream.common import Encoder
+            >>> builder = FileSink.for_row_format("out", Encoder.simple_string_encoder())
+            >>> strategy = FileCompactStrategy.builder().set_size_threshold(1 << 20).build()
+            >>> sink = builder.enable_compact(strategy, FileCompactor.concat_file_compactor()).build()
+            >>> _ = env.from_collection(["to", "be"]).sink_to(sink)
+            >>> _ = env.execute()
+            >>> [path.name.startswith("compacted-") for path in Path("out").rglob("*") if path.is_file()]
+            [True]
         """
         if not isinstance(strategy, FileCompactStrategy) or not isinstance(compactor, FileCompactor):
             raise InvalidProgramError(
@@ -345,31 +363,34 @@ class _FormatBuilder:
         return self
 
     def disable_compact(self) -> Self:
-        """Write files without compaction, also the pending ones of the restored checkpoint."""
+        """Write files without compaction, the default, also the pending ones of the restored checkpoint."""
         self._compaction = None
         return self
 
     def with_bucket_check_interval(self, interval: int) -> Self:
-        """Set the minimum milliseconds between two checks of the age of files, at the end of an epoch."""
+        """Set the minimum milliseconds between two checks of the age of files, by default a minute.
+
+        Ages are checked at the end of an epoch.
+        """
         if interval <= 0:
             raise InvalidProgramError(f"with_bucket_check_interval: the interval must be above 0, it is {interval}.")
         self._check_interval = interval
         return self
 
     def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:
-        """Set the directory of a record; one per hour by default."""
+        """Set the directory of a record, by default one per hour of writing."""
         if not isinstance(bucket_assigner, BucketAssigner):
             raise InvalidProgramError(f"with_bucket_assigner takes a BucketAssigner, not {bucket_assigner!r}.")
         self._assigner = bucket_assigner
         return self
 
     def with_output_file_config(self, output_file_config: OutputFileConfig) -> Self:
-        """Set the prefix and suffix of part files."""
+        """Set the prefix and suffix of part files, by default `part` and none."""
         self._names = output_file_config
         return self
 
     def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
-        """Set when files are closed between checkpoints."""
+        """Set when files are closed between checkpoints, by default at 128 MiB, or after a minute."""
         self._policy = rolling_policy
         return self
 
@@ -382,7 +403,7 @@ class _FormatBuilder:
 
 
 class RowFormatBuilder(_FormatBuilder):
-    """Builds a FileSink of rows."""
+    """Builds a FileSink of rows; see FileSink for an example."""
 
     def __init__(self, base_path: str | os.PathLike[str], encoder: Encoder) -> None:
         encode = _method(encoder, "encode", "for_row_format takes an Encoder")
@@ -393,7 +414,19 @@ class RowFormatBuilder(_FormatBuilder):
 
 
 class BulkFormatBuilder(_FormatBuilder):
-    """Builds a FileSink of a bulk format."""
+    """Builds a FileSink of a bulk format, such as Parquet.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from millstream.common.types import Row
+        >>> from millstream.datastream.formats.parquet import ParquetBulkWriters
+        >>> kind = DataTypes.ROW([DataTypes.FIELD("word", DataTypes.STRING()), DataTypes.FIELD("n", DataTypes.INT())])
+        >>> sink = FileSink.for_bulk_format("out", ParquetBulkWriters.for_row_type(kind)).build()
+        >>> _ = env.from_collection([Row("to", 1)]).sink_to(sink)
+        >>> _ = env.execute()
+        >>> len(list(Path("out").rglob("part-*")))
+        1
+    """
 
     def __init__(self, base_path: str | os.PathLike[str], writer_factory: BulkWriterFactory) -> None:
         open_writer = _method(writer_factory, "open", "for_bulk_format takes a BulkWriterFactory")

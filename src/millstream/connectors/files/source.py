@@ -213,7 +213,7 @@ def _digest(path: str) -> bytes:
 
 @fast_dataclass
 class FileEnumeratorProvider:
-    """Whether several subtasks may read a file. Hidden files (`.name`, `_name`) are never read."""
+    """Says whether several subtasks may read a file. Hidden files (`.name`, `_name`) are never read."""
 
     splits_files: bool
 
@@ -229,7 +229,7 @@ class FileEnumeratorProvider:
 
 
 class FileSplitAssignerProvider:
-    """Accepted for compatibility with Flink: splits are always assigned round robin."""
+    """Keeps the API of Flink, without effect: splits are always assigned round robin."""
 
     @staticmethod
     def locality_aware_split_assigner() -> FileSplitAssignerProvider:
@@ -269,20 +269,22 @@ class _FileReader(SourceReader):
 
 
 class FileSource(Source):
-    """Reads files, exactly once.
+    r"""Reads files, exactly once.
 
     Paths are local, file: URLs, or any URL that fsspec supports; all workers must have access. A file must be complete
     when it is discovered, and must not change until it has been read.
 
     Example:
-        >>> import pathlib, tempfile
+        >>> from pathlib import Path
         >>> from millstream.common import WatermarkStrategy
-        >>> file = pathlib.Path(tempfile.mkdtemp(), "words.txt")
-        >>> _ = file.write_text("to\\nbe\\n")
-        >>> source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(file)).build()
-        >>> env = StreamExecutionEnvironment.get_execution_environment()
-        >>> words = env.from_source(source, WatermarkStrategy.no_watermarks(), "words")
-        >>> list(words.execute_and_collect())
+        >>> _ = Path("words.txt").write_text("to\nbe\n")
+        >>> source = (
+        ...     FileSource.for_record_stream_format(StreamFormat.text_line_format(), "words.txt")
+        ...     .process_static_file_set()
+        ...     .set_file_enumerator(FileEnumeratorProvider.default_non_splittable_file_enumerator())
+        ...     .build()
+        ... )
+        >>> list(env.from_source(source, WatermarkStrategy.no_watermarks(), "words").execute_and_collect())
         ['to', 'be']
     """
 
@@ -343,7 +345,7 @@ class FileSource(Source):
 
 
 class FileSourceBuilder:
-    """Builds a FileSource; by default it reads the existing files and ends."""
+    """Builds a FileSource; by default it reads the existing files and ends. See FileSource for an example."""
 
     def __init__(self, file_format: FileFormat, paths: tuple[str | os.PathLike[str], ...]) -> None:
         if not paths:
@@ -351,10 +353,16 @@ class FileSourceBuilder:
         self._settings = _Settings(file_format, tuple(clean_path(path) for path in paths))
 
     def monitor_continuously(self, discovery_interval: Duration) -> FileSourceBuilder:
-        """Monitor the paths for new files at this interval.
+        """Monitor the paths for new files at this interval; the source is then unbounded.
 
         A file is read once, even if it changes later; a deleted file may reappear under the same name. Move files in
         when they are complete.
+
+        Example:
+            >>> from millstream.common import Duration
+            >>> builder = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "input")
+            >>> builder.monitor_continuously(Duration.of_seconds(10)).build().is_bounded
+            False
         """
         if discovery_interval.to_millis() <= 0:
             raise InvalidProgramError("monitor_continuously() takes an interval of at least one millisecond.")
@@ -362,12 +370,12 @@ class FileSourceBuilder:
         return self
 
     def process_static_file_set(self) -> FileSourceBuilder:
-        """Read the existing files, and end."""
+        """Read the existing files, and end; the default."""
         self._settings = replace(self._settings, interval=None)
         return self
 
     def set_file_enumerator(self, file_enumerator: FileEnumeratorProvider) -> FileSourceBuilder:
-        """Set whether several subtasks may read a file."""
+        """Set whether several subtasks may read a file; by default they may if its format allows it."""
         self._settings = replace(self._settings, splits_files=file_enumerator.splits_files)
         return self
 

@@ -93,12 +93,19 @@ def is_permanent(error: Exception) -> bool:
 
 @dataclass(frozen=True)
 class JdbcConnectionOptions:
-    """The URL and the user of a database.
+    """Holds the URL and the user of a database.
 
     Example:
-        >>> builder = JdbcConnectionOptions.JdbcConnectionOptionsBuilder()
-        >>> builder.with_url("jdbc:sqlite:/tmp/words.db").build().get_db_url()
-        'jdbc:sqlite:/tmp/words.db'
+        >>> options = (
+        ...     JdbcConnectionOptions.JdbcConnectionOptionsBuilder()
+        ...     .with_url("jdbc:postgresql://localhost:5432/shop")
+        ...     .with_driver_name("org.postgresql.Driver")
+        ...     .with_user_name("me")
+        ...     .with_password("secret")
+        ...     .build()
+        ... )
+        >>> options
+        JdbcConnectionOptions('jdbc:postgresql://localhost:5432/shop', user_name='me')
     """
 
     url: str
@@ -131,13 +138,13 @@ class JdbcConnectionOptions:
 
 
 class ConnectionOptionsBuilder:
-    """Builds JdbcConnectionOptions."""
+    """Builds JdbcConnectionOptions; see there for an example."""
 
     def __init__(self) -> None:
         self._options = JdbcConnectionOptions("")
 
     def with_url(self, url: str) -> ConnectionOptionsBuilder:
-        """Set the URL, such as jdbc:postgresql://host:port/database or jdbc:sqlite:/path."""
+        """Set the URL: jdbc:postgresql://host:port/database, jdbc:mysql:, jdbc:mariadb:, or jdbc:sqlite:/path."""
         self._options = replace(self._options, url=url)
         return self
 
@@ -147,12 +154,12 @@ class ConnectionOptionsBuilder:
         return self
 
     def with_user_name(self, user_name: str) -> ConnectionOptionsBuilder:
-        """Set the user."""
+        """Set the user, by default that of the client library."""
         self._options = replace(self._options, user_name=user_name)
         return self
 
     def with_password(self, password: str) -> ConnectionOptionsBuilder:
-        """Set the password."""
+        """Set the password, by default none."""
         self._options = replace(self._options, password=password)
         return self
 
@@ -165,7 +172,7 @@ class ConnectionOptionsBuilder:
 
 @dataclass(frozen=True)
 class JdbcExecutionOptions:
-    """The batches of a sink, and the retries.
+    """Holds the batches of a sink, and the retries.
 
     Attributes:
         batch_interval_ms: the maximum time in milliseconds that a batch waits for more records; 0 for no limit.
@@ -173,8 +180,8 @@ class JdbcExecutionOptions:
         max_retries: the retries of a failed batch.
 
     Example:
-        >>> JdbcExecutionOptions.builder().with_batch_size(100).build()
-        JdbcExecutionOptions(batch_interval_ms=0, batch_size=100, max_retries=3)
+        >>> JdbcExecutionOptions.builder().with_batch_size(100).with_batch_interval_ms(200).with_max_retries(5).build()
+        JdbcExecutionOptions(batch_interval_ms=200, batch_size=100, max_retries=5)
     """
 
     batch_interval_ms: int = 0
@@ -207,25 +214,25 @@ class JdbcExecutionOptions:
 
 
 class ExecutionOptionsBuilder:
-    """Builds JdbcExecutionOptions."""
+    """Builds JdbcExecutionOptions; see there for an example."""
 
     def __init__(self) -> None:
         self._options = JdbcExecutionOptions()
 
     def with_batch_size(self, size: int) -> ExecutionOptionsBuilder:
-        """Set the maximum records per batch."""
+        """Set the maximum records per batch, by default 5000."""
         _check_min("with_batch_size", size, 1)
         self._options = replace(self._options, batch_size=size)
         return self
 
     def with_batch_interval_ms(self, interval_ms: int) -> ExecutionOptionsBuilder:
-        """Set the maximum time in milliseconds that a batch waits for more records."""
+        """Set the maximum time in milliseconds that a batch waits for more records, by default 0 for no limit."""
         _check_min("with_batch_interval_ms", interval_ms, 0)
         self._options = replace(self._options, batch_interval_ms=interval_ms)
         return self
 
     def with_max_retries(self, max_retries: int) -> ExecutionOptionsBuilder:
-        """Set the retries of a failed batch."""
+        """Set the retries of a failed batch, by default 3."""
         _check_min("with_max_retries", max_retries, 0)
         self._options = replace(self._options, max_retries=max_retries)
         return self

@@ -33,10 +33,18 @@ class JdbcSink(Sink):
     `connectors.sql.SqlSink` writes exactly once.
 
     Example:
+        >>> import sqlite3
         >>> from millstream.common import Types
-        >>> options = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url("jdbc:sqlite:/tmp/w.db").build()
-        >>> words = Types.ROW([Types.STRING(), Types.INT()])
-        >>> sink = JdbcSink.sink("INSERT INTO words VALUES (?, ?)", words, options)
+        >>> database = sqlite3.connect("words.db")
+        >>> _ = database.execute("CREATE TABLE words (word TEXT, n INT)")
+        >>> options = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url("jdbc:sqlite:words.db").build()
+        >>> kind = Types.ROW([Types.STRING(), Types.INT()])
+        >>> sink = JdbcSink.sink("INSERT INTO words VALUES (?, ?)", kind, options, JdbcExecutionOptions.defaults())
+        >>> _ = env.from_collection([("to", 1)], kind).add_sink(sink)
+        >>> _ = env.execute()
+        >>> database.execute("SELECT * FROM words").fetchall()
+        [('to', 1)]
+        >>> database.close()
     """
 
     name = "JDBC Sink"

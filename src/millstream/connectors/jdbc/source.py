@@ -254,10 +254,15 @@ class JdbcSource(Source[Row]):
     """Reads a table or a query of PostgreSQL, MySQL, MariaDB or SQLite as Rows with the names of its columns.
 
     Example:
-        >>> options = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url("jdbc:sqlite:/tmp/shop.db").build()
-        >>> source = JdbcSource.builder().set_connection_options(options).set_table("orders")
-        >>> source.set_partitions("id", 4).build().is_bounded
-        True
+        >>> import sqlite3
+        >>> from millstream.common import WatermarkStrategy
+        >>> database = sqlite3.connect("shop.db")
+        >>> _ = database.executescript("CREATE TABLE orders (id INT, item TEXT); INSERT INTO orders VALUES (1, 'pen')")
+        >>> database.close()
+        >>> options = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url("jdbc:sqlite:shop.db").build()
+        >>> source = JdbcSource.builder().set_connection_options(options).set_table("orders").set_partitions("id", 4)
+        >>> list(env.from_source(source.build(), WatermarkStrategy.no_watermarks(), "orders").execute_and_collect())
+        [Row(id=1, item='pen')]
     """
 
     def __init__(self, settings: _Settings) -> None:
@@ -283,7 +288,7 @@ class JdbcSource(Source[Row]):
 
 
 class JdbcSourceBuilder:
-    """Builds a JdbcSource."""
+    """Builds a JdbcSource; see JdbcSource for an example."""
 
     def __init__(self) -> None:
         self._settings = _Settings()
@@ -293,17 +298,24 @@ class JdbcSourceBuilder:
         return self.set_connection(connector(options))
 
     def set_connection(self, connect: Callable[[], Connection]) -> JdbcSourceBuilder:
-        """Set a function that returns a DB-API connection; the driver and the workers call it."""
+        """Set a function that returns a DB-API connection; the driver and the workers call it.
+
+        Example:
+            >>> import sqlite3
+            >>> builder = JdbcSource.builder().set_connection(lambda: sqlite3.connect("shop.db"))
+            >>> builder.set_sql("SELECT 1 AS n").build().name
+            "JdbcSource-the query 'SELECT 1 AS n'"
+        """
         self._settings = replace(self._settings, connect=connect)
         return self
 
     def set_table(self, table: str) -> JdbcSourceBuilder:
-        """Set the table, as SQL writes it."""
+        """Set the table, as SQL writes it, possibly with its schema."""
         self._settings = replace(self._settings, query=table, subject=f"table {table}")
         return self
 
     def set_sql(self, sql: str) -> JdbcSourceBuilder:
-        """Set a query without parameters instead of a table."""
+        """Set a query without parameters instead of a table; see `set_connection` for an example."""
         self._settings = replace(self._settings, query=f"({sql}) AS query", subject=f"the query {sql!r}")
         return self
 
@@ -328,6 +340,12 @@ class JdbcSourceBuilder:
                 commits late with a smaller value is missed. Use change data capture if that can happen.
             start: read only rows above this value.
             poll_interval: seconds between queries if there are no new rows.
+
+        Example:
+            >>> import sqlite3
+            >>> source = JdbcSource.builder().set_connection(lambda: sqlite3.connect("shop.db")).set_table("orders")
+            >>> source.set_incremental_column("id", start=100, poll_interval=5.0).build().is_bounded
+            False
         """
         self._settings = replace(self._settings, incremental_column=column, start=start, poll_seconds=poll_interval)
         return self

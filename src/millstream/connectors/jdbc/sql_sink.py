@@ -124,8 +124,14 @@ class SqlSink(Sink):
 
     Example:
         >>> import sqlite3
-        >>> connect = lambda: sqlite3.connect("/tmp/words.db")
-        >>> sink = SqlSink(connect, "words", ["word", "count"], key_columns=["word"])
+        >>> database = sqlite3.connect("words.db")
+        >>> _ = database.execute("CREATE TABLE words (word TEXT PRIMARY KEY, n INT)")
+        >>> sink = SqlSink(lambda: sqlite3.connect("words.db"), "words", ["word", "n"], key_columns=["word"])
+        >>> _ = env.from_collection([("to", 1), ("to", 2)]).sink_to(sink)
+        >>> _ = env.execute()
+        >>> database.execute("SELECT * FROM words").fetchall()
+        [('to', 2)]
+        >>> database.close()
     """
 
     name = "SQL Sink"

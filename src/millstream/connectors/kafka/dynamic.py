@@ -23,12 +23,12 @@ __all__ = [
 
 
 class KafkaMetadataService:
-    """Locates streams."""
+    """Locates streams; see SingleClusterTopicMetadataService."""
 
 
 @dataclass(frozen=True)
 class SingleClusterTopicMetadataService(KafkaMetadataService):
-    """A single cluster whose topics are the streams.
+    """Describes a single cluster whose topics are the streams.
 
     Args:
         kafka_cluster_id: the name of the cluster.
@@ -40,32 +40,42 @@ class SingleClusterTopicMetadataService(KafkaMetadataService):
 
 
 class KafkaStreamSubscriber:
-    """Selects streams."""
+    """Selects streams; see KafkaStreamSetSubscriber and StreamPatternSubscriber."""
 
 
 @dataclass(frozen=True)
 class KafkaStreamSetSubscriber(KafkaStreamSubscriber):
-    """A fixed set of streams."""
+    """Selects a fixed set of streams."""
 
     stream_ids: set[str]
 
 
 @dataclass(frozen=True)
 class StreamPatternSubscriber(KafkaStreamSubscriber):
-    """Streams that match a regular expression, including later ones."""
+    """Selects streams that match a regular expression, including later ones."""
 
     stream_pattern: str
 
 
 class DynamicKafkaSource(KafkaSource):
-    """A KafkaSource whose cluster and streams come from a metadata service.
+    """Reads streams that a metadata service locates: a KafkaSource of one cluster, as in PyFlink.
 
     Example:
         >>> from millstream.common.serialization import SimpleStringSchema
         >>> service = SingleClusterTopicMetadataService("main", {"bootstrap.servers": "localhost:9092"})
-        >>> builder = DynamicKafkaSource.builder().set_kafka_metadata_service(service).set_stream_ids({"orders"})
-        >>> builder.set_value_only_deserializer(SimpleStringSchema()).build().name
-        'KafkaSource-orders'
+        >>> source = (
+        ...     DynamicKafkaSource.builder()
+        ...     .set_kafka_metadata_service(service)
+        ...     .set_stream_ids({"orders"})
+        ...     .set_group_id("counting")
+        ...     .set_starting_offsets(KafkaOffsetsInitializer.earliest())
+        ...     .set_bounded(KafkaOffsetsInitializer.latest())
+        ...     .set_property("client.id.prefix", "counting")
+        ...     .set_value_only_deserializer(SimpleStringSchema())
+        ...     .build()
+        ... )
+        >>> source.name, source.is_bounded
+        ('KafkaSource-orders', True)
     """
 
     @staticmethod
@@ -75,7 +85,7 @@ class DynamicKafkaSource(KafkaSource):
 
 
 class DynamicKafkaSourceBuilder:
-    """Builds a DynamicKafkaSource."""
+    """Builds a DynamicKafkaSource; see DynamicKafkaSource for an example."""
 
     def __init__(self) -> None:
         self._inner = KafkaSourceBuilder()
@@ -88,15 +98,20 @@ class DynamicKafkaSourceBuilder:
         return DynamicKafkaSource(self._inner.set_properties(self._service.properties).checked_settings())
 
     def set_stream_ids(self, stream_ids: set[str]) -> DynamicKafkaSourceBuilder:
-        """Read these streams."""
+        """Read these streams; streams, a pattern or a subscriber are required."""
         return self.set_kafka_stream_subscriber(KafkaStreamSetSubscriber(stream_ids))
 
     def set_stream_pattern(self, stream_pattern: str) -> DynamicKafkaSourceBuilder:
-        """Read the streams that match a regular expression."""
+        """Read the streams that match a regular expression, including later ones."""
         return self.set_kafka_stream_subscriber(StreamPatternSubscriber(stream_pattern))
 
     def set_kafka_stream_subscriber(self, kafka_stream_subscriber: KafkaStreamSubscriber) -> DynamicKafkaSourceBuilder:
-        """Set the stream subscriber."""
+        """Read the streams of a subscriber.
+
+        Example:
+            >>> subscriber = StreamPatternSubscriber("orders-.*")
+            >>> builder = DynamicKafkaSource.builder().set_kafka_stream_subscriber(subscriber)
+        """
         if isinstance(kafka_stream_subscriber, KafkaStreamSetSubscriber):
             self._inner.set_topics(*sorted(kafka_stream_subscriber.stream_ids))
         elif isinstance(kafka_stream_subscriber, StreamPatternSubscriber):
@@ -109,7 +124,7 @@ class DynamicKafkaSourceBuilder:
         return self
 
     def set_kafka_metadata_service(self, kafka_metadata_service: KafkaMetadataService) -> DynamicKafkaSourceBuilder:
-        """Set the metadata service."""
+        """Set the metadata service, which must be a SingleClusterTopicMetadataService. Required."""
         if not isinstance(kafka_metadata_service, SingleClusterTopicMetadataService):
             raise InvalidProgramError(
                 f"DynamicKafkaSource takes a SingleClusterTopicMetadataService, not {kafka_metadata_service!r}."
@@ -118,7 +133,7 @@ class DynamicKafkaSourceBuilder:
         return self
 
     def set_deserializer(self, deserializer: KafkaRecordDeserializationSchema) -> DynamicKafkaSourceBuilder:
-        """Set the schema of whole records."""
+        """Set the schema of whole records; this or `set_value_only_deserializer` is required."""
         self._inner.set_deserializer(deserializer)
         return self
 
@@ -128,12 +143,12 @@ class DynamicKafkaSourceBuilder:
         return self
 
     def set_starting_offsets(self, starting_offsets_initializer: KafkaOffsetsInitializer) -> DynamicKafkaSourceBuilder:
-        """Set the starting offsets."""
+        """Set where a job without a checkpoint begins, by default at the oldest records."""
         self._inner.set_starting_offsets(starting_offsets_initializer)
         return self
 
     def set_bounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> DynamicKafkaSourceBuilder:
-        """Run as a bounded source up to offsets."""
+        """Run as a bounded source up to offsets; by default it is unbounded."""
         self._inner.set_bounded(stopping_offsets_initializer)
         return self
 
@@ -148,7 +163,7 @@ class DynamicKafkaSourceBuilder:
         return self
 
     def set_group_id(self, group_id: str) -> DynamicKafkaSourceBuilder:
-        """Set the group whose offsets are committed with checkpoints."""
+        """Set the group whose offsets are committed with checkpoints; without one none are."""
         self._inner.set_group_id(group_id)
         return self
 

@@ -17,14 +17,14 @@ __all__ = ["FlinkKafkaConsumer", "FlinkKafkaConsumerBase", "FlinkKafkaProducer",
 
 
 class FlinkKafkaConsumerBase(KafkaSource):
-    """Reads Kafka topics, by default from the committed offsets of the group."""
+    """Reads Kafka topics, by default from the committed offsets of the group; base of FlinkKafkaConsumer."""
 
     def _start(self, start: KafkaOffsetsInitializer) -> FlinkKafkaConsumerBase:
         self._settings = replace(self._settings, start=start)
         return self
 
     def set_commit_offsets_on_checkpoints(self, commit_on_checkpoints: bool) -> FlinkKafkaConsumerBase:
-        """Set whether checkpoints commit the group's offsets."""
+        """Set whether checkpoints commit the group's offsets, as they do by default."""
         properties = {**self._settings.properties, "commit.offsets.on.checkpoint": str(commit_on_checkpoints).lower()}
         self._settings = replace(self._settings, properties=properties)
         return self
@@ -38,11 +38,11 @@ class FlinkKafkaConsumerBase(KafkaSource):
         return self._start(KafkaOffsetsInitializer.latest())
 
     def set_start_from_timestamp(self, startup_offsets_timestamp: int) -> FlinkKafkaConsumerBase:
-        """Begin at the first record with this timestamp or a later one."""
+        """Begin at the first record with this timestamp in milliseconds, or a later one."""
         return self._start(KafkaOffsetsInitializer.timestamp(startup_offsets_timestamp))
 
     def set_start_from_group_offsets(self) -> FlinkKafkaConsumerBase:
-        """Begin at the committed offsets of the group, or as configured by auto.offset.reset."""
+        """Begin at the committed offsets of the group, the default, or as configured by auto.offset.reset."""
         return self._start(_committed(dict(self._settings.properties)))
 
     def disable_filter_restored_partitions_with_subscribed_topics(self) -> FlinkKafkaConsumerBase:
@@ -61,7 +61,15 @@ def _committed(properties: dict[str, str]) -> KafkaOffsetsInitializer:
 
 
 class FlinkKafkaConsumer(FlinkKafkaConsumerBase):
-    """Reads Kafka topics; `env.add_source` takes it."""
+    """Reads Kafka topics; `env.add_source` takes it. KafkaSource replaces it.
+
+    Example:
+        >>> from millstream.common.serialization import SimpleStringSchema
+        >>> properties = {"bootstrap.servers": "localhost:9092", "group.id": "counting"}
+        >>> consumer = FlinkKafkaConsumer("words", SimpleStringSchema(), properties).set_start_from_earliest()
+        >>> consumer.name
+        'KafkaSource-words'
+    """
 
     def __init__(
         self, topics: str | list[str], deserialization_schema: DeserializationSchema, properties: dict[str, str]
@@ -74,7 +82,7 @@ class FlinkKafkaConsumer(FlinkKafkaConsumerBase):
 
 
 class Semantic(Enum):
-    """The delivery guarantee."""
+    """Names the delivery guarantees of FlinkKafkaProducer."""
 
     EXACTLY_ONCE = 0
     AT_LEAST_ONCE = 1
@@ -82,28 +90,36 @@ class Semantic(Enum):
 
 
 class FlinkKafkaProducerBase(KafkaSink):
-    """Writes records to Kafka."""
+    """Writes records to Kafka; base of FlinkKafkaProducer."""
 
     def set_log_failures_only(self, log_failures_only: bool) -> FlinkKafkaProducerBase:
-        """Set whether rejected records are only logged, which removes the delivery guarantee."""
+        """Set whether rejected records are only logged, without a delivery guarantee; by default they fail the job."""
         if log_failures_only:
             self._settings = replace(self._settings, guarantee=DeliveryGuarantee.NONE)
         return self
 
     def set_flush_on_checkpoint(self, flush_on_checkpoint: bool) -> FlinkKafkaProducerBase:
-        """Set whether a checkpoint flushes records; otherwise there is no delivery guarantee."""
+        """Set whether a checkpoint flushes records, as by default; otherwise there is no delivery guarantee."""
         if not flush_on_checkpoint:
             self._settings = replace(self._settings, guarantee=DeliveryGuarantee.NONE)
         return self
 
     def set_write_timestamp_to_kafka(self, write_timestamp_to_kafka: bool) -> FlinkKafkaProducerBase:
-        """Set whether messages get the timestamps of records instead of the time of writing."""
+        """Set whether messages get the timestamps of records; by default they get the time of writing."""
         self._settings = replace(self._settings, stamps=write_timestamp_to_kafka)
         return self
 
 
 class FlinkKafkaProducer(FlinkKafkaProducerBase):
-    """Writes records to a topic; `add_sink` takes it."""
+    """Writes records to a topic; `add_sink` takes it. KafkaSink replaces it.
+
+    Example:
+        >>> from millstream.common.serialization import SimpleStringSchema
+        >>> properties = {"bootstrap.servers": "localhost:9092"}
+        >>> producer = FlinkKafkaProducer("counts", SimpleStringSchema(), properties, semantic=Semantic.EXACTLY_ONCE)
+        >>> producer.set_write_timestamp_to_kafka(True).name
+        'KafkaSink'
+    """
 
     def __init__(
         self,

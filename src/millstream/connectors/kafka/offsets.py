@@ -19,14 +19,14 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True)
 class KafkaTopicPartition:
-    """A partition of a topic."""
+    """Identifies a partition of a topic by its number."""
 
     topic: str
     partition: int
 
 
 class KafkaOffsetResetStrategy(Enum):
-    """The start offset of a partition without a committed offset."""
+    """Says where to begin in a partition without a committed offset; NONE fails the job."""
 
     LATEST = 0
     EARLIEST = 1
@@ -43,11 +43,15 @@ class _Kind(Enum):
 
 @dataclass(frozen=True)
 class KafkaOffsetsInitializer:
-    """The offsets at which reading begins or ends.
+    """Selects the offsets at which reading begins or ends.
 
     Example:
-        >>> KafkaOffsetsInitializer.timestamp(1_700_000_000_000).is_latest
-        False
+        >>> KafkaOffsetsInitializer.timestamp(1_700_000_000_000).time
+        1700000000000
+        >>> KafkaOffsetsInitializer.committed_offsets(KafkaOffsetResetStrategy.EARLIEST).needs_group
+        True
+        >>> KafkaOffsetsInitializer.offsets({KafkaTopicPartition("words", 0): 42}).explicit
+        {('words', 0): 42}
     """
 
     kind: _Kind
@@ -57,7 +61,7 @@ class KafkaOffsetsInitializer:
 
     @staticmethod
     def earliest() -> KafkaOffsetsInitializer:
-        """Begin at the oldest record."""
+        """Begin at the oldest record, the default of KafkaSource."""
         return KafkaOffsetsInitializer(_Kind.EARLIEST)
 
     @staticmethod
@@ -69,7 +73,11 @@ class KafkaOffsetsInitializer:
     def committed_offsets(
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE,
     ) -> KafkaOffsetsInitializer:
-        """Begin at the offsets committed by the group; the strategy applies to partitions without one."""
+        """Begin at the offsets committed by the group.
+
+        Args:
+            offset_reset_strategy: where to begin in partitions without one; NONE, the default, fails the job.
+        """
         return KafkaOffsetsInitializer(_Kind.COMMITTED, offset_reset_strategy)
 
     @staticmethod
@@ -82,7 +90,12 @@ class KafkaOffsetsInitializer:
         offsets: dict[KafkaTopicPartition, int],
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.EARLIEST,
     ) -> KafkaOffsetsInitializer:
-        """Begin at explicit offsets; the strategy applies to other partitions."""
+        """Begin at explicit offsets.
+
+        Args:
+            offsets: the offset of each partition.
+            offset_reset_strategy: where to begin in other partitions, by default at the oldest record.
+        """
         explicit = {(p.topic, p.partition): offset for p, offset in offsets.items()}
         return KafkaOffsetsInitializer(_Kind.EXPLICIT, offset_reset_strategy, explicit=explicit)
 

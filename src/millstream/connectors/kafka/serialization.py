@@ -31,7 +31,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class KafkaRecord:
-    """A Kafka record with its metadata.
+    """Holds a Kafka record with its metadata.
 
     Attributes:
         headers: names and values, in order.
@@ -48,7 +48,14 @@ class KafkaRecord:
 
 
 class KafkaRecordDeserializationSchema(ABC):
-    """Deserializes a record with its key, headers and position."""
+    """Deserializes a record with its key, headers and position.
+
+    Example:
+        >>> class WithOffset(KafkaRecordDeserializationSchema):
+        ...     def deserialize(self, record): return record.offset, record.value.decode()
+        >>> WithOffset().deserialize(KafkaRecord("words", 0, 7, 0, None, b"to", ()))
+        (7, 'to')
+    """
 
     @abstractmethod
     def deserialize(self, record: KafkaRecord) -> Value:
@@ -60,7 +67,14 @@ class KafkaRecordDeserializationSchema(ABC):
 
     @staticmethod
     def value_only(deserialization_schema: DeserializationSchema) -> KafkaRecordDeserializationSchema:
-        """Return a schema that reads only values."""
+        """Return a schema that reads only values.
+
+        Example:
+            >>> from millstream.common.serialization import SimpleStringSchema
+            >>> schema = KafkaRecordDeserializationSchema.value_only(SimpleStringSchema())
+            >>> schema.deserialize(KafkaRecord("words", 0, 7, 0, None, b"to", ()))
+            'to'
+        """
         return _ValueOnly(deserialization_schema)
 
 
@@ -84,7 +98,7 @@ class _ValueOnly(KafkaRecordDeserializationSchema):
 
 
 class KafkaTopicSelector(ABC):
-    """Selects the topic of a record."""
+    """Selects the topic of a record, for `set_topic_selector`; a function does the same."""
 
     @abstractmethod
     def apply(self, data: Value) -> str:
@@ -93,7 +107,20 @@ class KafkaTopicSelector(ABC):
 
 @dataclass(frozen=True)
 class KafkaRecordSerializationSchema:
-    """Serializes a record: its topic, key and value."""
+    """Serializes a record: its topic, key and value.
+
+    Example:
+        >>> from millstream.common.serialization import SimpleStringSchema
+        >>> schema = (
+        ...     KafkaRecordSerializationSchema.builder()
+        ...     .set_topic_selector(lambda word: f"words-{word[0]}")
+        ...     .set_key_serialization_schema(SimpleStringSchema())
+        ...     .set_value_serialization_schema(SimpleStringSchema())
+        ...     .build()
+        ... )
+        >>> schema.selector("to"), schema.value.serialize("to")
+        ('words-t', b'to')
+    """
 
     topic: str | None
     selector: Callable[[Value], str] | None
@@ -107,7 +134,7 @@ class KafkaRecordSerializationSchema:
 
 
 class KafkaRecordSerializationSchemaBuilder:
-    """Builds a KafkaRecordSerializationSchema."""
+    """Builds a KafkaRecordSerializationSchema; see there for an example."""
 
     def __init__(self) -> None:
         self._topic: str | None = None
@@ -128,7 +155,7 @@ class KafkaRecordSerializationSchemaBuilder:
         return KafkaRecordSerializationSchema(self._topic, self._selector, self._key, self._value)
 
     def set_topic(self, topic: str) -> KafkaRecordSerializationSchemaBuilder:
-        """Write all records to one topic."""
+        """Write all records to one topic; a topic or a selector is required."""
         if self._selector is not None:
             raise InvalidProgramError("KafkaRecordSerializationSchema: set a topic or a selector, not both.")
         self._topic = topic
@@ -137,7 +164,7 @@ class KafkaRecordSerializationSchemaBuilder:
     def set_topic_selector(
         self, topic_selector: Callable[[Value], str] | KafkaTopicSelector
     ) -> KafkaRecordSerializationSchemaBuilder:
-        """Select the topic per record."""
+        """Select the topic per record, with a function or a KafkaTopicSelector."""
         if self._topic is not None:
             raise InvalidProgramError("KafkaRecordSerializationSchema: set a topic or a selector, not both.")
         is_object = isinstance(topic_selector, KafkaTopicSelector)
@@ -147,14 +174,14 @@ class KafkaRecordSerializationSchemaBuilder:
     def set_key_serialization_schema(
         self, key_serialization_schema: SerializationSchema
     ) -> KafkaRecordSerializationSchemaBuilder:
-        """Set the schema of keys; none by default."""
+        """Set the schema of keys; by default messages have none."""
         self._key = key_serialization_schema
         return self
 
     def set_value_serialization_schema(
         self, value_serialization_schema: SerializationSchema
     ) -> KafkaRecordSerializationSchemaBuilder:
-        """Set the schema of values."""
+        """Set the schema of values. Required."""
         self._value = value_serialization_schema
         return self
 

@@ -264,24 +264,23 @@ def _broker_settings(admin: Admin, broker: str) -> dict[str, str]:
 
 
 class KafkaSink(Sink[Value], SupportsPreprocessing):
-    """Writes records to Kafka.
+    """Writes records to Kafka; with EXACTLY_ONCE in a transaction per checkpoint.
 
     Example:
         >>> from millstream.common.serialization import SimpleStringSchema
-        >>> schema = (
-        ...     KafkaRecordSerializationSchema.builder()
-        ...     .set_topic("counts")
-        ...     .set_value_serialization_schema(SimpleStringSchema())
-        ...     .build()
-        ... )
+        >>> schema = KafkaRecordSerializationSchema.builder().set_topic("counts")
+        >>> schema = schema.set_value_serialization_schema(SimpleStringSchema()).build()
         >>> sink = (
         ...     KafkaSink.builder()
         ...     .set_bootstrap_servers("localhost:9092")
         ...     .set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)
         ...     .set_transactional_id_prefix("counts")
+        ...     .set_property("compression.type", "zstd")
         ...     .set_record_serializer(schema)
         ...     .build()
         ... )
+        >>> sink.name
+        'KafkaSink'
     """
 
     name = "KafkaSink"
@@ -291,7 +290,7 @@ class KafkaSink(Sink[Value], SupportsPreprocessing):
 
     @staticmethod
     def builder() -> KafkaSinkBuilder:
-        """Return a builder."""
+        """Return a builder; the brokers and a serializer are required."""
         return KafkaSinkBuilder()
 
     def get_transformer(self) -> StreamTransformer | None:
@@ -312,7 +311,7 @@ class KafkaSink(Sink[Value], SupportsPreprocessing):
 
 
 class KafkaSinkBuilder:
-    """Builds a KafkaSink."""
+    """Builds a KafkaSink; see KafkaSink for an example."""
 
     def __init__(self) -> None:
         self._settings = SinkSettings()
@@ -341,15 +340,15 @@ class KafkaSinkBuilder:
         return settings
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSinkBuilder:
-        """Set the brokers: `host:port`, separated by commas."""
+        """Set the brokers: `host:port`, separated by commas. Required."""
         return self.set_property("bootstrap.servers", bootstrap_servers)
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> KafkaSinkBuilder:
-        """Set the delivery guarantee; NONE by default."""
+        """Set the delivery guarantee, by default NONE."""
         return self._with(guarantee=delivery_guarantee)
 
     def set_transactional_id_prefix(self, transactional_id_prefix: str) -> KafkaSinkBuilder:
-        """Set the prefix of transactional ids, unique per sink and Kafka cluster."""
+        """Set the prefix of transactional ids, unique per sink and Kafka cluster. Required with EXACTLY_ONCE."""
         return self._with(prefix=transactional_id_prefix)
 
     def set_batch_serializer(self, batch_serializer: KafkaBatchSerializationSchema) -> KafkaSinkBuilder:
@@ -357,9 +356,9 @@ class KafkaSinkBuilder:
         return self._with(schema=batch_serializer)
 
     def set_record_serializer(self, record_serializer: KafkaRecordSerializationSchema) -> KafkaSinkBuilder:
-        """Set the schema of records."""
+        """Set the schema of records. Required."""
         return self._with(schema=record_serializer)
 
     def set_property(self, key: str, value: str) -> KafkaSinkBuilder:
-        """Set a property of the producer."""
+        """Set a property of the producer, under Kafka's name."""
         return self._with(properties={**self._settings.properties, key: str(value)})

@@ -191,12 +191,15 @@ class KafkaSource(Source[Value]):
         ...     .set_bootstrap_servers("localhost:9092")
         ...     .set_topics("words")
         ...     .set_group_id("counting")
+        ...     .set_client_id_prefix("counting")
         ...     .set_starting_offsets(KafkaOffsetsInitializer.earliest())
+        ...     .set_bounded(KafkaOffsetsInitializer.latest())
+        ...     .set_property("partition.discovery.interval.ms", "60000")
         ...     .set_value_only_deserializer(SimpleStringSchema())
         ...     .build()
         ... )
-        >>> source.is_bounded
-        False
+        >>> source.name, source.is_bounded
+        ('KafkaSource-words', True)
     """
 
     timestamped = True
@@ -212,7 +215,7 @@ class KafkaSource(Source[Value]):
 
     @staticmethod
     def builder() -> KafkaSourceBuilder:
-        """Return a builder."""
+        """Return a builder; the brokers, the topics and a deserializer are required."""
         return KafkaSourceBuilder()
 
     @property
@@ -236,7 +239,7 @@ class KafkaSource(Source[Value]):
 
 
 class KafkaSourceBuilder:
-    """Builds a KafkaSource."""
+    """Builds a KafkaSource; see KafkaSource for an example."""
 
     def __init__(self) -> None:
         self._settings = SourceSettings()
@@ -269,25 +272,43 @@ class KafkaSourceBuilder:
         return settings
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSourceBuilder:
-        """Set the brokers: `host:port`, separated by commas."""
+        """Set the brokers: `host:port`, separated by commas. Required."""
         return self.set_property("bootstrap.servers", bootstrap_servers)
 
     def set_group_id(self, group_id: str) -> KafkaSourceBuilder:
-        """Set the group whose offsets are committed with checkpoints."""
+        """Set the group whose offsets are committed with checkpoints; without one none are.
+
+        A restored job does not use them: its checkpoint has the offsets.
+        """
         return self.set_property("group.id", group_id)
 
     def set_topics(self, *topics: str) -> KafkaSourceBuilder:
-        """Read these topics."""
+        """Read these topics; topics, a pattern or partitions are required."""
         self._check_unset("topics")
         return self._with(topics=tuple(topics))
 
     def set_topic_pattern(self, topic_pattern: str) -> KafkaSourceBuilder:
-        """Read all topics that match a regular expression, including later ones."""
+        """Read all topics that match a regular expression, including later ones.
+
+        Example:
+            >>> from millstream.common.serialization import SimpleStringSchema
+            >>> builder = KafkaSource.builder().set_bootstrap_servers("localhost:9092").set_topic_pattern("orders-.*")
+            >>> builder.set_value_only_deserializer(SimpleStringSchema()).build().name
+            'KafkaSource-topics like orders-.*'
+        """
         self._check_unset("topic pattern")
         return self._with(pattern=topic_pattern)
 
     def set_partitions(self, partitions: set[KafkaTopicPartition]) -> KafkaSourceBuilder:
-        """Read only these partitions."""
+        """Read only these partitions.
+
+        Example:
+            >>> from millstream.common.serialization import SimpleStringSchema
+            >>> builder = KafkaSource.builder().set_bootstrap_servers("localhost:9092")
+            >>> builder = builder.set_partitions({KafkaTopicPartition("orders", 0), KafkaTopicPartition("orders", 1)})
+            >>> builder.set_value_only_deserializer(SimpleStringSchema()).build().name
+            'KafkaSource-orders'
+        """
         self._check_unset("partitions")
         return self._with(partitions=tuple(sorted((p.topic, p.partition) for p in partitions)))
 
@@ -299,23 +320,26 @@ class KafkaSourceBuilder:
             )
 
     def set_starting_offsets(self, starting_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
-        """Set the starting offsets; earliest by default."""
+        """Set where a job without a checkpoint begins, by default at the oldest records."""
         return self._with(start=starting_offsets_initializer)
 
     def set_unbounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
-        """Stop at offsets, but run as an unbounded source."""
+        """Stop at offsets, but run as an unbounded source; by default the source never stops."""
         return self._with(stop=stopping_offsets_initializer, bounded=False)
 
     def set_bounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
-        """Run as a bounded source up to offsets, which are resolved when the job starts."""
+        """Run as a bounded source up to offsets, which are resolved when the job starts; by default it is unbounded."""
         return self._with(stop=stopping_offsets_initializer, bounded=True)
 
     def set_value_only_deserializer(self, deserialization_schema: DeserializationSchema) -> KafkaSourceBuilder:
-        """Set the schema of values; keys and headers are not read."""
+        """Set the schema of values; keys and headers are not read. This or `set_deserializer` is required."""
         return self._with(values=deserialization_schema, records=None)
 
     def set_deserializer(self, record_deserializer: KafkaRecordDeserializationSchema) -> KafkaSourceBuilder:
-        """Set the schema of whole records: key, value, headers and position."""
+        """Set the schema of whole records: key, value, headers and position.
+
+        See KafkaRecordDeserializationSchema for an example.
+        """
         return self._with(records=record_deserializer, values=None)
 
     def set_batch_deserializer(self, batch_deserializer: KafkaBatchDeserializationSchema) -> KafkaSourceBuilder:
@@ -323,13 +347,21 @@ class KafkaSourceBuilder:
         return self._with(batches=batch_deserializer, records=None, values=None)
 
     def set_client_id_prefix(self, prefix: str) -> KafkaSourceBuilder:
-        """Set the prefix of client ids."""
+        """Set the prefix of client ids, by default that of the client library."""
         return self.set_property("client.id.prefix", prefix)
 
     def set_property(self, key: str, value: str) -> KafkaSourceBuilder:
-        """Set a property of the consumer."""
+        """Set a property of the consumer, under Kafka's name."""
         return self.set_properties({key: value})
 
     def set_properties(self, props: dict[str, str]) -> KafkaSourceBuilder:
-        """Set properties of the consumer."""
+        """Set properties of the consumer, under Kafka's names.
+
+        Example:
+            >>> from millstream.common.serialization import SimpleStringSchema
+            >>> properties = {"bootstrap.servers": "localhost:9092", "group.id": "counting"}
+            >>> builder = KafkaSource.builder().set_properties(properties).set_topics("words")
+            >>> builder.set_value_only_deserializer(SimpleStringSchema()).build().name
+            'KafkaSource-words'
+        """
         return self._with(properties={**self._settings.properties, **{k: str(v) for k, v in props.items()}})

@@ -144,11 +144,24 @@ class _Settings:
 
 
 class RMQConnectionConfig:
-    """The address of a RabbitMQ server, and the settings of its connections.
+    """Holds the address of a RabbitMQ server, and the settings of its connections.
 
     Example:
-        >>> config = RMQConnectionConfig.Builder().set_uri("amqp://guest:guest@localhost:5672/%2f").build()
-        >>> config.get_uri()
+        >>> config = (
+        ...     RMQConnectionConfig.Builder()
+        ...     .set_host("localhost")
+        ...     .set_port(5672)
+        ...     .set_virtual_host("/")
+        ...     .set_user_name("guest")
+        ...     .set_password("guest")
+        ...     .set_connection_timeout(5000)
+        ...     .set_requested_heartbeat(30)
+        ...     .set_prefetch_count(1000)
+        ...     .build()
+        ... )
+        >>> config.get_host(), config.get_port(), config.prefetch_count
+        ('localhost', 5672, 1000)
+        >>> RMQConnectionConfig.Builder().set_uri("amqp://guest:guest@localhost:5672/%2f").build().get_uri()
         'amqp://guest:guest@localhost:5672/%2f'
     """
 
@@ -232,7 +245,10 @@ class RMQConnectionConfig:
         return self._settings.requested_heartbeat
 
     class Builder:
-        """Builds an RMQConnectionConfig."""
+        """Builds an RMQConnectionConfig; a URI, or host, port, virtual host, user and password are required.
+
+        See RMQConnectionConfig for an example.
+        """
 
         def __init__(self) -> None:
             self._settings = _Settings()
@@ -242,23 +258,23 @@ class RMQConnectionConfig:
             return self
 
         def set_port(self, port: int) -> RMQConnectionConfig.Builder:
-            """Set the port, usually 5672."""
+            """Set the port, usually 5672. Required without a URI."""
             return self._with(port=port)
 
         def set_host(self, host: str) -> RMQConnectionConfig.Builder:
-            """Set the host."""
+            """Set the host. Required without a URI."""
             return self._with(host=host)
 
         def set_virtual_host(self, vhost: str) -> RMQConnectionConfig.Builder:
-            """Set the virtual host, usually `/`."""
+            """Set the virtual host, usually `/`. Required without a URI."""
             return self._with(virtual_host=vhost)
 
         def set_user_name(self, user_name: str) -> RMQConnectionConfig.Builder:
-            """Set the user."""
+            """Set the user. Required without a URI."""
             return self._with(user_name=user_name)
 
         def set_password(self, password: str) -> RMQConnectionConfig.Builder:
-            """Set the password."""
+            """Set the password. Required without a URI."""
             return self._with(password=password)
 
         def set_uri(self, uri: str) -> RMQConnectionConfig.Builder:
@@ -270,15 +286,15 @@ class RMQConnectionConfig:
             return self._with(topology_recovery=topology_recovery_enabled)
 
         def set_requested_heartbeat(self, requested_heartbeat: int) -> RMQConnectionConfig.Builder:
-            """Set the heartbeat timeout in seconds."""
+            """Set the heartbeat timeout in seconds, by default that of the server."""
             return self._with(requested_heartbeat=requested_heartbeat)
 
         def set_requested_frame_max(self, requested_frame_max: int) -> RMQConnectionConfig.Builder:
-            """Set the maximum frame size in bytes."""
+            """Set the maximum frame size in bytes, by default that of the client library."""
             return self._with(requested_frame_max=requested_frame_max)
 
         def set_requested_channel_max(self, requested_channel_max: int) -> RMQConnectionConfig.Builder:
-            """Set the maximum number of channels per connection."""
+            """Set the maximum number of channels per connection, by default that of the client library."""
             return self._with(requested_channel_max=requested_channel_max)
 
         def set_network_recovery_interval(self, network_recovery_interval: int) -> RMQConnectionConfig.Builder:

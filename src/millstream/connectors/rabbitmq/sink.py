@@ -96,6 +96,12 @@ class RMQSink(Sink[Value]):
         connection_config: the server.
         queue_name: the queue; a missing queue is created durable.
         serialization_schema: writes a record as a message.
+
+    Example:
+        >>> from millstream.common.serialization import SimpleStringSchema
+        >>> config = RMQConnectionConfig.Builder().set_uri("amqp://guest:guest@localhost:5672/%2f").build()
+        >>> RMQSink(config, "orders", SimpleStringSchema()).name
+        'RabbitMQ orders'
     """
 
     def __init__(

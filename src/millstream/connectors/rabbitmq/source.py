@@ -264,6 +264,12 @@ class RMQSource(Source[Value]):
         queue_name: the queue; a missing queue is created durable.
         use_correlation_id: whether messages have correlation ids, for exactly once.
         deserialization_schema: reads a message.
+
+    Example:
+        >>> from millstream.common.serialization import SimpleStringSchema
+        >>> config = RMQConnectionConfig.Builder().set_uri("amqp://guest:guest@localhost:5672/%2f").build()
+        >>> RMQSource(config, "orders", True, SimpleStringSchema()).name
+        'RabbitMQ orders'
     """
 
     def __init__(

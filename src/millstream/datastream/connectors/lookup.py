@@ -77,13 +77,17 @@ class CachedLookup(AsyncFunction[Value, Value]):
         fetch: a coroutine function of the client and a key; it may return None.
         key: returns the key of a record.
         join: returns the result for a record and its value; by default the pair of both.
-        ttl: seconds until a cached value expires; 0 disables the cache.
-        max_entries: the maximum number of cached values.
+        ttl: seconds until a cached value expires, by default 60; 0 disables the cache.
+        max_entries: the maximum number of cached values, by default 10,000.
 
     Example:
-        >>> lookup = CachedLookup(connect=dict, fetch=None, key=lambda order: order["customer"])
-        Traceback (most recent call last):
-        millstream.common.errors.InvalidProgramError: CachedLookup: fetch is a coroutine function of a client and a key.
+        >>> from millstream.common import Time
+        >>> from millstream.datastream import AsyncDataStream
+        >>> async def fetch(client, key): return client[key]
+        >>> lookup = CachedLookup(connect=lambda: {1: "ann"}, fetch=fetch, key=lambda order: order["customer"])
+        >>> orders = env.from_collection([{"customer": 1}])
+        >>> list(AsyncDataStream.ordered_wait(orders, lookup, Time.seconds(5), 100).execute_and_collect())
+        [({'customer': 1}, 'ann')]
     """
 
     def __init__(

@@ -19,12 +19,18 @@ class RedisLookup(CachedLookup):
         url: the server, such as `redis://host:6379/0`.
         key: returns the key of a record.
         join: returns the result for a record and its value, None if missing; by default the pair of both.
-        hashes: whether keys are hashes, whose values are dicts.
-        ttl: seconds until a cached value expires; 0 disables the cache.
-        max_entries: the maximum number of cached values.
+        hashes: whether keys are hashes, whose values are dicts; by default they are text.
+        ttl: seconds until a cached value expires, by default 60; 0 disables the cache.
+        max_entries: the maximum number of cached values, by default 10,000.
 
     Example:
-        >>> lookup = RedisLookup("redis://localhost:6379/0", key=lambda order: f"customer:{order['customer']}")
+        >>> lookup = RedisLookup(
+        ...     "redis://localhost:6379/0",
+        ...     key=lambda order: f"customer:{order['customer']}",
+        ...     join=lambda order, customer: {**order, **(customer or {})},
+        ...     hashes=True,
+        ...     ttl=10,
+        ... )
     """
 
     def __init__(

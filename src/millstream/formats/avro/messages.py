@@ -306,7 +306,7 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema):
     def for_generic(
         schema: str, url: str, registry_configs: Mapping[str, str] | None = None
     ) -> ConfluentRegistryAvroDeserializationSchema:
-        """Create the schema; see SchemaRegistry for `registry_configs`."""
+        """Return a schema; see SchemaRegistry for `registry_configs`."""
         return ConfluentRegistryAvroDeserializationSchema(schema, SchemaRegistry(url, registry_configs))
 
     def deserialize(self, message: bytes) -> Value:
@@ -337,7 +337,8 @@ class ConfluentRegistryAvroSerializationSchema(SerializationSchema):
 
     Example:
         >>> schema = '{"type": "record", "name": "Person", "fields": [{"name": "age", "type": "int"}]}'
-        >>> people = ConfluentRegistryAvroSerializationSchema.for_generic("people-value", schema, "http://localhost:8081")
+        >>> people = ConfluentRegistryAvroSerializationSchema.for_generic(
+        ...     "people-value", schema, "http://localhost:8081", {"basic.auth.user.info": "me:secret"})
     """
 
     def __init__(self, subject: str, schema: str, registry: SchemaRegistry) -> None:
@@ -351,7 +352,7 @@ class ConfluentRegistryAvroSerializationSchema(SerializationSchema):
     def for_generic(
         subject: str, schema: str, url: str, registry_configs: Mapping[str, str] | None = None
     ) -> ConfluentRegistryAvroSerializationSchema:
-        """Create the schema; the subject of a topic's values is `<topic>-value`."""
+        """Return a schema; the subject of a topic's values is `<topic>-value`."""
         return ConfluentRegistryAvroSerializationSchema(subject, schema, SchemaRegistry(url, registry_configs))
 
     def serialize(self, element: Value) -> bytes:

@@ -25,7 +25,7 @@ def avro_library() -> ModuleType:
 
 
 class AvroSchema:
-    """An Avro schema, written in JSON.
+    """Holds an Avro schema, written in JSON.
 
     Its text is the original JSON without spaces; Flink sorts the keys.
 
@@ -46,12 +46,18 @@ class AvroSchema:
 
     @staticmethod
     def parse_string(json_schema: str) -> AvroSchema:
-        """Parse a schema."""
+        """Parse a schema in JSON."""
         return AvroSchema(json_schema)
 
     @staticmethod
     def parse_file(file_path: str) -> AvroSchema:
-        """Parse the schema in a file."""
+        """Parse the schema in a file, in JSON.
+
+        Example:
+            >>> _ = Path("point.avsc").write_text('{"type": "array", "items": "int"}')
+            >>> str(AvroSchema.parse_file("point.avsc"))
+            '{"type":"array","items":"int"}'
+        """
         try:
             return AvroSchema(Path(file_path).read_text(encoding="utf-8"))
         except OSError as e:

@@ -471,7 +471,7 @@ def _resolve_defaults(schema: Json, names: dict[str, Json]) -> None:
 
 
 class GenericRecordAvroTypeInfo(TypeInformation):
-    """Records of an Avro schema: dicts whose values are plain Python data.
+    """Describes records of an Avro schema: dicts whose values are plain Python data.
 
     Dates, times, decimals and UUIDs are Python's own; timestamps are in UTC. PyFlink requires this type before an
     Avro sink; here it is optional, and checks the records that the operator emits.

@@ -119,7 +119,18 @@ class DebeziumJsonDeserializationSchema(ChangeDeserializationSchema):
 
 
 class MaxwellJsonDeserializationSchema(ChangeDeserializationSchema):
-    """Reads Maxwell's messages: `data`, `old`, `type`."""
+    """Reads Maxwell's messages: `data`, `old`, `type`.
+
+    Args:
+        row_type: the fields of the table to read.
+        ignore_parse_errors: whether malformed messages are skipped; by default they are errors.
+
+    Example:
+        >>> from millstream.common import Types
+        >>> schema = MaxwellJsonDeserializationSchema(Types.ROW_NAMED(["id"], [Types.INT()]))
+        >>> schema.deserialize_all(b'{"type": "insert", "data": {"id": 1}}')
+        [Row(id=1)]
+    """
 
     def __init__(self, row_type: TypeInformation, ignore_parse_errors: bool = False) -> None:
         super().__init__(row_type, MaxwellEnvelope(), ignore_parse_errors)
@@ -130,9 +141,15 @@ class CanalJsonDeserializationSchema(ChangeDeserializationSchema):
 
     Args:
         row_type: the fields of the table to read.
-        database_include: a regular expression; messages of other databases are skipped.
-        table_include: a regular expression; messages of other tables are skipped.
-        ignore_parse_errors: whether malformed messages are skipped.
+        database_include: a regular expression; messages of other databases are skipped. By default none are.
+        table_include: a regular expression; messages of other tables are skipped. By default none are.
+        ignore_parse_errors: whether malformed messages are skipped; by default they are errors.
+
+    Example:
+        >>> from millstream.common import Types
+        >>> schema = CanalJsonDeserializationSchema(Types.ROW_NAMED(["id"], [Types.INT()]), table_include="orders")
+        >>> schema.deserialize_all(b'{"type": "INSERT", "table": "orders", "data": [{"id": 1}, {"id": 2}]}')
+        [Row(id=1), Row(id=2)]
     """
 
     def __init__(
@@ -183,12 +200,24 @@ class DebeziumJsonSerializationSchema(_ChangeSerializationSchema):
 
 
 class MaxwellJsonSerializationSchema(_ChangeSerializationSchema):
-    """Writes rows as Maxwell does: -U and -D as `delete`, +I and +U as `insert`, as in Flink."""
+    """Writes rows as Maxwell does: -U and -D as `delete`, +I and +U as `insert`, as in Flink.
+
+    Example:
+        >>> from millstream.common import Row, Types
+        >>> MaxwellJsonSerializationSchema(Types.ROW_NAMED(["id"], [Types.INT()])).serialize(Row(id=1))
+        b'{"data":{"id":1},"type":"insert"}'
+    """
 
     _envelope = MaxwellEnvelope()
 
 
 class CanalJsonSerializationSchema(_ChangeSerializationSchema):
-    """Writes rows as Canal does: -U and -D as `DELETE`, +I and +U as `INSERT`, as in Flink."""
+    """Writes rows as Canal does: -U and -D as `DELETE`, +I and +U as `INSERT`, as in Flink.
+
+    Example:
+        >>> from millstream.common import Row, Types
+        >>> CanalJsonSerializationSchema(Types.ROW_NAMED(["id"], [Types.INT()])).serialize(Row(id=1))
+        b'{"data":[{"id":1}],"type":"INSERT"}'
+    """
 
     _envelope = CanalEnvelope()

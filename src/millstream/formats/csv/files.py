@@ -33,7 +33,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class CsvReaderFormat(StreamFormat):
-    """Reads rows from CSV files, in UTF-8.
+    r"""Reads rows from CSV files, in UTF-8.
 
     Quoted fields may contain newlines, so one subtask reads a file, and the driver finds the ends of records to divide
     the file into epochs. With escapes or comments, the driver cannot find them, and a file is read in one epoch.
@@ -41,10 +41,15 @@ class CsvReaderFormat(StreamFormat):
     `with_ignore_parse_errors()`, which Flink's Java API has.
 
     Example:
-        >>> from millstream.common import Types
+        >>> from pathlib import Path
+        >>> from millstream.common import Types, WatermarkStrategy
+        >>> from millstream.connectors.files.source import FileSource
+        >>> _ = Path("people.csv").write_text("1,ann\n2,bob\n?,eve\n")
         >>> schema = CsvSchema.builder().add_number_column("id", Types.INT()).add_string_column("name").build()
-        >>> CsvReaderFormat.for_schema(schema).produced_type
-        RowTypeInfo(id: Integer, name: String)
+        >>> people = CsvReaderFormat.for_schema(schema).with_ignore_parse_errors().with_single_lines()
+        >>> source = FileSource.for_record_stream_format(people, "people.csv").build()
+        >>> list(env.from_source(source, WatermarkStrategy.no_watermarks(), "people").execute_and_collect())
+        [Row(id=1, name='ann'), Row(id=2, name='bob')]
     """
 
     def __init__(self, schema: CsvSchema, ignores_errors: bool = False, single_lines: bool = False) -> None:
@@ -55,7 +60,7 @@ class CsvReaderFormat(StreamFormat):
 
     @staticmethod
     def for_schema(schema: CsvSchema) -> CsvReaderFormat:
-        """Create a format that reads CSV records as rows."""
+        """Return a format that reads CSV records as rows."""
         if not isinstance(schema, CsvSchema):
             raise InvalidProgramError(f"CsvReaderFormat.for_schema() takes a CsvSchema, not {schema!r}.")
         if not len(schema):

@@ -30,9 +30,16 @@ class CsvRowDeserializationSchema(DeserializationSchema):
 
     Example:
         >>> from millstream.common import Types
-        >>> row_type = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
-        >>> CsvRowDeserializationSchema.Builder(row_type).build().deserialize(b'"Ann, of York",7')
-        Row(name='Ann, of York', age=7)
+        >>> kind = Types.ROW_NAMED(["name", "age", "tags"], [Types.STRING(), Types.INT(), Types.LIST(Types.STRING())])
+        >>> schema = (
+        ...     CsvRowDeserializationSchema.Builder(kind)
+        ...     .set_field_delimiter(",").set_quote_character('"').set_escape_character("@")
+        ...     .set_array_element_delimiter("|").set_null_literal("-")
+        ...     .set_allow_comments(True).set_ignore_parse_errors(True)
+        ...     .build()
+        ... )
+        >>> schema.deserialize(b'"Ann, of York",-,a|b')
+        Row(name='Ann, of York', age=None, tags=['a', 'b'])
     """
 
     def __init__(
@@ -44,7 +51,7 @@ class CsvRowDeserializationSchema(DeserializationSchema):
         self._lenient = lenient
 
     class Builder(_Builder):
-        """Builds a CsvRowDeserializationSchema."""
+        """Builds a CsvRowDeserializationSchema; see there for an example."""
 
         def __init__(self, type_info: TypeInformation) -> None:
             super().__init__(type_info)
@@ -52,37 +59,37 @@ class CsvRowDeserializationSchema(DeserializationSchema):
             self._lenient = False
 
         def set_field_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
-            """Set the separator of fields; a comma if not set."""
+            """Set the separator of fields, by default a comma."""
             self._dialect = replace(self._dialect, separator=delimiter)
             return self
 
         def set_allow_comments(self, allow_comments: bool) -> CsvRowDeserializationSchema.Builder:
-            """Treat messages that begin with `#` as comments, without a row."""
+            """Set whether messages that begin with `#` are comments, without a row; by default they are data."""
             self._dialect = replace(self._dialect, comments=allow_comments)
             return self
 
         def set_array_element_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
-            """Set the separator of array elements; a semicolon if not set."""
+            """Set the separator of array elements, by default a semicolon."""
             self._array_separator = delimiter
             return self
 
         def set_quote_character(self, c: str) -> CsvRowDeserializationSchema.Builder:
-            """Set the quote character; a double quote if not set."""
+            """Set the quote character, by default a double quote."""
             self._dialect = replace(self._dialect, quote=c)
             return self
 
         def set_escape_character(self, c: str) -> CsvRowDeserializationSchema.Builder:
-            """Set the escape character; none if not set."""
+            """Set the escape character, by default none."""
             self._dialect = replace(self._dialect, escape=c)
             return self
 
         def set_null_literal(self, null_literal: str) -> CsvRowDeserializationSchema.Builder:
-            """Set the text of None."""
+            """Set the text of None; by default no text is."""
             self._null = null_literal
             return self
 
         def set_ignore_parse_errors(self, ignore_parse_errors: bool) -> CsvRowDeserializationSchema.Builder:
-            """Read malformed and missing fields as None, and skip malformed messages."""
+            """Set whether malformed fields are None, and malformed messages skipped; by default both are errors."""
             self._lenient = ignore_parse_errors
             return self
 
@@ -116,16 +123,22 @@ class CsvRowSerializationSchema(SerializationSchema):
 
     Example:
         >>> from millstream.common import Row, Types
-        >>> row_type = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
-        >>> CsvRowSerializationSchema.Builder(row_type).build().serialize(Row("Ann", None))
-        b'Ann,\\n'
+        >>> kind = Types.ROW_NAMED(["name", "age", "tags"], [Types.STRING(), Types.INT(), Types.LIST(Types.STRING())])
+        >>> schema = (
+        ...     CsvRowSerializationSchema.Builder(kind)
+        ...     .set_field_delimiter(",").set_quote_character('"').set_escape_character("@")
+        ...     .set_array_element_delimiter("|").set_null_literal("-").set_line_delimiter("")
+        ...     .build()
+        ... )
+        >>> schema.serialize(Row("Ann, of York", None, ["a", "b"]))
+        b'"Ann, of York",-,a|b'
     """
 
     def __init__(self, row_type: RowTypeInfo, dialect: CsvDialect, separator: str, null: str, line_end: str) -> None:
         self._rows = RowWriter(columns_of(row_type, separator), dialect, null, line_end)
 
     class Builder(_Builder):
-        """Builds a CsvRowSerializationSchema."""
+        """Builds a CsvRowSerializationSchema; see there for an example."""
 
         def __init__(self, type_info: TypeInformation) -> None:
             super().__init__(type_info)
@@ -133,12 +146,12 @@ class CsvRowSerializationSchema(SerializationSchema):
             self._line_end = "\n"
 
         def set_field_delimiter(self, c: str) -> CsvRowSerializationSchema.Builder:
-            """Set the separator of fields; a comma if not set."""
+            """Set the separator of fields, by default a comma."""
             self._dialect = replace(self._dialect, separator=c)
             return self
 
         def set_line_delimiter(self, delimiter: str) -> CsvRowSerializationSchema.Builder:
-            """Set the line end of each message; "" for none."""
+            """Set the line end of each message, by default a newline; "" for none."""
             if delimiter not in ("\n", "\r", "\r\n", ""):
                 raise InvalidProgramError(
                     f"set_line_delimiter({delimiter!r}): use '\\n', '\\r', '\\r\\n', or '' for none."
@@ -147,27 +160,27 @@ class CsvRowSerializationSchema(SerializationSchema):
             return self
 
         def set_array_element_delimiter(self, delimiter: str) -> CsvRowSerializationSchema.Builder:
-            """Set the separator of array elements; a semicolon if not set."""
+            """Set the separator of array elements, by default a semicolon."""
             self._array_separator = delimiter
             return self
 
         def disable_quote_character(self) -> CsvRowSerializationSchema.Builder:
-            """Write fields without quotes."""
+            """Write fields without quotes; by default those that need them are quoted."""
             self._dialect = replace(self._dialect, quote=None)
             return self
 
         def set_quote_character(self, c: str) -> CsvRowSerializationSchema.Builder:
-            """Set the quote character; a double quote if not set."""
+            """Set the quote character, by default a double quote."""
             self._dialect = replace(self._dialect, quote=c)
             return self
 
         def set_escape_character(self, c: str) -> CsvRowSerializationSchema.Builder:
-            """Set the escape character; none if not set."""
+            """Set the escape character, by default none."""
             self._dialect = replace(self._dialect, escape=c)
             return self
 
         def set_null_literal(self, s: str) -> CsvRowSerializationSchema.Builder:
-            """Set the text of None."""
+            """Set the text of None, by default nothing."""
             self._null = s
             return self
 

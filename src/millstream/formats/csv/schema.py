@@ -19,12 +19,20 @@ __all__ = ["CsvSchema", "CsvSchemaBuilder"]
 
 @dataclass(frozen=True)
 class CsvSchema:
-    """The columns and the dialect of CSV files; create it with `CsvSchema.builder()`.
+    r"""Describes the columns and the dialect of CSV files; create it with `CsvSchema.builder()`.
 
     Example:
-        >>> schema = CsvSchema.builder().add_number_column("id").add_string_column("name").build()
+        >>> from millstream.common import Types
+        >>> schema = (
+        ...     CsvSchema.builder()
+        ...     .add_number_column("id", Types.INT()).add_string_column("name").add_boolean_column("active")
+        ...     .add_array_column("tags", "|", Types.STRING())
+        ...     .set_column_separator(";").set_quote_char("'").set_escape_char("@").set_line_separator("\r\n")
+        ...     .set_null_value("-").set_use_header().set_strict_headers()
+        ...     .build()
+        ... )
         >>> schema.row_type
-        RowTypeInfo(id: Long, name: String)
+        RowTypeInfo(id: Integer, name: String, active: Boolean, tags: ListTypeInfo<String>)
     """
 
     columns: tuple[Column, ...] = ()
@@ -39,7 +47,7 @@ class CsvSchema:
 
     @staticmethod
     def builder() -> CsvSchemaBuilder:
-        """Begin a schema."""
+        """Return a builder of a schema."""
         return CsvSchemaBuilder()
 
     @property
@@ -66,7 +74,10 @@ class CsvSchema:
 
 
 class CsvSchemaBuilder:
-    """Builds a CsvSchema. Element and number types are types of Types or DataTypes."""
+    """Builds a CsvSchema; see CsvSchema for an example.
+
+    Element and number types are types of Types or DataTypes.
+    """
 
     def __init__(self) -> None:
         self._schema = CsvSchema()
@@ -97,7 +108,7 @@ class CsvSchemaBuilder:
         return self._add(Column(name, Types.BOOLEAN()))
 
     def add_number_column(self, name: str, number_type: TypeInformation | DataType | None = None) -> CsvSchemaBuilder:
-        """Add a column of numbers, of Types.LONG() unless another type is given."""
+        """Add a column of numbers, by default of Types.LONG()."""
         kind = _type(number_type, Types.LONG(), "add_number_column")
         return self._add(Column(name, kind, decimal=_decimal_size(number_type)))
 
@@ -109,7 +120,13 @@ class CsvSchemaBuilder:
         return self._add(Column(name, Types.LIST(element), separator, _decimal_size(element_type)))
 
     def add_columns_from(self, schema: CsvSchema) -> CsvSchemaBuilder:
-        """Add the columns of another schema."""
+        """Add the columns of another schema.
+
+        Example:
+            >>> ids = CsvSchema.builder().add_number_column("id").build()
+            >>> CsvSchema.builder().add_columns_from(ids).add_string_column("name").build().size()
+            2
+        """
         return self._add(*schema.columns)
 
     def clear_columns(self) -> CsvSchemaBuilder:
@@ -126,27 +143,27 @@ class CsvSchemaBuilder:
     # --- characters
 
     def set_column_separator(self, char: str) -> CsvSchemaBuilder:
-        """Set the separator of columns; a comma if not set."""
+        """Set the separator of columns, by default a comma."""
         return self._set_dialect(separator=_character("Column separator", char))
 
     def set_quote_char(self, char: str) -> CsvSchemaBuilder:
-        """Set the quote character; a double quote if not set."""
+        """Set the quote character, by default a double quote."""
         return self._set_dialect(quote=_character("Quote char", char))
 
     def disable_quote_char(self) -> CsvSchemaBuilder:
-        """Treat quotes like any other character."""
+        """Treat quotes like any other character; by default they are quotes."""
         return self._set_dialect(quote=None)
 
     def set_escape_char(self, char: str) -> CsvSchemaBuilder:
-        """Set the escape character; none if not set."""
+        """Set the escape character, by default none."""
         return self._set_dialect(escape=_character("Escape char", char))
 
     def disable_escape_char(self) -> CsvSchemaBuilder:
-        """Use no escape character."""
+        """Use no escape character, the default."""
         return self._set_dialect(escape=None)
 
     def set_allow_comments(self, allow: bool = True) -> CsvSchemaBuilder:
-        """Skip lines that begin with `#`, empty lines, and blanks at the beginning of lines."""
+        """Skip lines that begin with `#`, empty lines, and blanks at the start of lines; by default they are data."""
         return self._set_dialect(comments=allow)
 
     def set_line_separator(self, separator: str) -> CsvSchemaBuilder:
@@ -154,7 +171,7 @@ class CsvSchemaBuilder:
         return self._set(line_separator=separator)
 
     def set_array_element_separator(self, separator: str) -> CsvSchemaBuilder:
-        """Set the separator for array columns that were added with an empty one."""
+        """Set the separator for array columns that were added with an empty one, by default a semicolon."""
         return self._set(array_separator=separator)
 
     def disable_array_element_separator(self) -> CsvSchemaBuilder:
@@ -174,15 +191,15 @@ class CsvSchemaBuilder:
         return self._set(null_value=null_value)
 
     def set_use_header(self, use: bool = True) -> CsvSchemaBuilder:
-        """Declare that files begin with a header of column names, which readers skip and writers write."""
+        """Declare that files begin with a header of names, which readers skip and writers write; by default none."""
         return self._set(use_header=use)
 
     def set_strict_headers(self, strict: bool = True) -> CsvSchemaBuilder:
-        """Fail if the names in a file's header differ from those of the columns."""
+        """Fail if the names in a file's header differ from those of the columns; by default they are ignored."""
         return self._set(strict_headers=strict)
 
     def set_skip_first_data_row(self, skip: bool = True) -> CsvSchemaBuilder:
-        """Skip the first line after the header."""
+        """Skip the first line after the header; by default it is data."""
         return self._set(skip_first_data_row=skip)
 
     def set_any_property_name(self, name: str) -> CsvSchemaBuilder:

@@ -92,10 +92,10 @@ class JsonRowDeserializationSchema(DeserializationSchema):
 
     Example:
         >>> from millstream.common import Types
-        >>> row_type = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
-        >>> schema = JsonRowDeserializationSchema.builder().type_info(row_type).build()
-        >>> schema.deserialize(b'{"age": 7, "name": "Ann"}')
-        Row(name='Ann', age=7)
+        >>> kind = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
+        >>> schema = JsonRowDeserializationSchema.builder().type_info(kind).ignore_parse_errors().build()
+        >>> schema.deserialize(b'{"age": 7, "name": "Ann"}'), schema.deserialize(b'{"age":')
+        (Row(name='Ann', age=7), None)
     """
 
     def __init__(self, row_type: RowTypeInfo, needs_all: bool = False, lenient: bool = False) -> None:
@@ -105,11 +105,11 @@ class JsonRowDeserializationSchema(DeserializationSchema):
 
     @staticmethod
     def builder() -> JsonRowDeserializationSchema.Builder:
-        """Create a builder."""
+        """Return a builder; the type or the JSON schema is required."""
         return JsonRowDeserializationSchema.Builder()
 
     class Builder:
-        """Builds a JsonRowDeserializationSchema."""
+        """Builds a JsonRowDeserializationSchema; see there for an example."""
 
         def __init__(self) -> None:
             self._type: RowTypeInfo | None = None
@@ -117,12 +117,18 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             self._lenient = False
 
         def type_info(self, type_info: TypeInformation) -> JsonRowDeserializationSchema.Builder:
-            """Set the fields to read and their types."""
+            """Set the fields to read and their types; this or `json_schema` is required."""
             self._type = check_row_type(type_info, "JsonRowDeserializationSchema")
             return self
 
         def json_schema(self, json_schema: str) -> JsonRowDeserializationSchema.Builder:
-            """Set the fields with a JSON schema, whose numbers become decimals."""
+            """Set the fields with a JSON schema, whose numbers become decimals.
+
+            Example:
+                >>> text = '{"type": "object", "properties": {"age": {"type": "number"}}}'
+                >>> JsonRowDeserializationSchema.builder().json_schema(text).build().deserialize(b'{"age": 7}')
+                Row(age=Decimal('7'))
+            """
             return self.type_info(type_of_schema(json_schema))
 
         def fail_on_missing_field(self) -> JsonRowDeserializationSchema.Builder:
@@ -131,7 +137,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             return self
 
         def ignore_parse_errors(self) -> JsonRowDeserializationSchema.Builder:
-            """Read malformed fields as None, and skip malformed messages."""
+            """Read malformed fields as None, and skip malformed messages; by default they are errors."""
             self._lenient = True
             return self
 
@@ -183,17 +189,17 @@ class JsonRowSerializationSchema(SerializationSchema):
 
     @staticmethod
     def builder() -> JsonRowSerializationSchema.Builder:
-        """Create a builder."""
+        """Return a builder; the type is required."""
         return JsonRowSerializationSchema.Builder()
 
     class Builder:
-        """Builds a JsonRowSerializationSchema."""
+        """Builds a JsonRowSerializationSchema; see there for an example."""
 
         def __init__(self) -> None:
             self._type: RowTypeInfo | None = None
 
         def with_type_info(self, type_info: TypeInformation) -> JsonRowSerializationSchema.Builder:
-            """Set the type of the rows."""
+            """Set the type of the rows. Required."""
             self._type = check_row_type(type_info, "JsonRowSerializationSchema")
             return self
 
@@ -208,19 +214,22 @@ class JsonRowSerializationSchema(SerializationSchema):
 
 
 class JsonLinesFormat(StreamFormat):
-    """Reads files with a JSON document per line. Not in PyFlink.
+    r"""Reads files with a JSON document per line. Not in PyFlink. Empty lines are skipped.
 
     Args:
-        type_info: the type of the rows; without, records are the results of Python's `json.loads`.
-        ignore_parse_errors: whether malformed lines are skipped; else they are an error.
-        fail_on_missing_field: whether a missing field is an error; else it is None.
-
-    Empty lines are skipped.
+        type_info: the type of the rows; by default records are the results of Python's `json.loads`.
+        ignore_parse_errors: whether malformed lines are skipped; by default they are an error.
+        fail_on_missing_field: whether a missing field is an error; by default it is None.
 
     Example:
-        >>> from millstream.common import Types
-        >>> JsonLinesFormat(Types.ROW_NAMED(["id"], [Types.LONG()])).produced_type
-        RowTypeInfo(id: Long)
+        >>> from pathlib import Path
+        >>> from millstream.common import Types, WatermarkStrategy
+        >>> from millstream.connectors.files.source import FileSource
+        >>> _ = Path("ids.json").write_text('{"id": 1}\n{"id": 2}\n')
+        >>> ids = JsonLinesFormat(Types.ROW_NAMED(["id"], [Types.LONG()]))
+        >>> source = FileSource.for_record_stream_format(ids, "ids.json").build()
+        >>> list(env.from_source(source, WatermarkStrategy.no_watermarks(), "ids").execute_and_collect())
+        [Row(id=1), Row(id=2)]
     """
 
     def __init__(

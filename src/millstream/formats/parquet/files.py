@@ -140,15 +140,20 @@ class ParquetColumnarRowInputFormat(RowGroups, BulkFormat):
     Args:
         row_type: a row type of Types, or of DataTypes.
         hadoop_config: accepted, without effect.
-        batch_size: the number of rows per batch.
+        batch_size: the number of rows per batch, by default 2048.
         is_utc_timestamp: accepted; timestamps are read unchanged, without a time zone.
-        is_case_sensitive: whether names are case-sensitive.
+        is_case_sensitive: whether names are case-sensitive, as by default.
 
     Example:
-        >>> from millstream.common import Types
-        >>> row_type = Types.ROW_NAMED(["id", "name"], [Types.INT(), Types.STRING()])
-        >>> ParquetColumnarRowInputFormat(row_type).produced_type
-        RowTypeInfo(id: Integer, name: String)
+        >>> import pyarrow as pa
+        >>> import pyarrow.parquet
+        >>> from millstream.common import Types, WatermarkStrategy
+        >>> from millstream.connectors.files.source import FileSource
+        >>> pyarrow.parquet.write_table(pa.table({"id": [1, 2], "name": ["ann", "bob"]}), "people.parquet")
+        >>> people = ParquetColumnarRowInputFormat(Types.ROW_NAMED(["id", "name"], [Types.INT(), Types.STRING()]))
+        >>> source = FileSource.for_bulk_file_format(people, "people.parquet").build()
+        >>> list(env.from_source(source, WatermarkStrategy.no_watermarks(), "people").execute_and_collect())
+        [Row(id=1, name='ann'), Row(id=2, name='bob')]
     """
 
     def __init__(

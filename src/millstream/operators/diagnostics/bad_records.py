@@ -16,7 +16,7 @@ COUNTER = "numRecordsInErrors"
 
 @fast_dataclass
 class BadRecord:
-    """A record that could not be deserialized.
+    """Holds a record that could not be deserialized.
 
     Attributes:
         where: topic, partition and offset, or file and line.
@@ -35,7 +35,7 @@ class FormatUnavailable(MillstreamError):
 
 @fast_dataclass
 class BadRecords:
-    """The policy of a source for records that cannot be read: `source.on_bad_records(...)`. All are counted.
+    """Says what a source does with records that cannot be read: `source.on_bad_records(...)`. All are counted.
 
     Example:
         >>> BadRecords.skip().fails

@@ -16,6 +16,9 @@ from millstream.sql.plan.nodes import Node
 
 Path = tuple[str, str, str]
 
+# The module of all system functions, and the only one.
+CORE_MODULE = "core"
+
 
 @fast_dataclass
 class InlineView:
@@ -66,8 +69,8 @@ class CatalogManager:
         self.models = Models(self)
         self._system_functions: dict[str, UserFunction] = {}
         self._loaded: dict[CatalogFunction, UserFunction] = {}
-        self.modules: dict[str, dict[str, str]] = {"core": {}}
-        self.used_modules: list[str] = ["core"]
+        self.modules: dict[str, dict[str, str]] = {CORE_MODULE: {}}
+        self.used_modules: list[str] = [CORE_MODULE]
         # Options and comments of catalogs.
         self.catalog_options: dict[str, tuple[dict[str, str], str | None]] = {}
 

@@ -10,7 +10,7 @@ from millstream.common.aliases import Value
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.bind.binder import Binder, locating_errors
 from millstream.sql.bind.view_expansion import qualified
-from millstream.sql.catalog.manager import CatalogManager, InlineView
+from millstream.sql.catalog.manager import CORE_MODULE, CatalogManager, InlineView
 from millstream.sql.catalog.memory import Catalog, CatalogFunction, Database, GenericInMemoryCatalog
 from millstream.sql.catalog.tables import CatalogTable, TableColumn
 from millstream.sql.catalog.tables import declared as declared_model
@@ -331,10 +331,14 @@ class Ddl:
             raise ValidationException(
                 f"Could not execute LOAD MODULE `{m.name}`. A module with name '{m.name}' already exists"
             )
+        if m.name == CORE_MODULE:
+            self._catalogs.modules[m.name] = {}
+            self._catalogs.used_modules.append(m.name)
+            return OK
         raise ValidationException(
             f"Could not execute LOAD MODULE `{m.name}`. Unable to create module '{m.name}'. Could not find any factory "
             "for identifier "
-            f"'{m.name}'. Available factory identifiers are:\n\ncore"
+            f"'{m.name}'. Available factory identifiers are:\n\n{CORE_MODULE}"
         )
 
     def _unload_module(self, m: s.UnloadModule) -> Result:

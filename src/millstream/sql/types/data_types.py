@@ -30,184 +30,237 @@ from millstream.sql.types.nested import ArrayType, ListViewType, MapType, MapVie
 
 
 class DataTypes:
-    """Creates data types.
+    """Creates data types; every type is nullable unless `nullable` is False, or by `not_null()`.
 
     Example:
         >>> str(DataTypes.ROW([DataTypes.FIELD("a", DataTypes.DECIMAL(10, 2))]))
         'ROW<`a` DECIMAL(10, 2)>'
+        >>> str(DataTypes.MAP(DataTypes.STRING(), DataTypes.ARRAY(DataTypes.INT().not_null())))
+        'MAP<STRING, ARRAY<INT NOT NULL>>'
+        >>> str(DataTypes.INTERVAL(DataTypes.DAY(), DataTypes.SECOND(3)))
+        'INTERVAL DAY(2) TO SECOND(3)'
     """
 
     @staticmethod
     def NULL() -> NullType:
-        """The type of NULL."""
+        """Return the type of NULL."""
         return NullType()
 
     @staticmethod
     def CHAR(length: int, nullable: bool = True) -> CharType:
-        """Fixed-length text."""
+        """Return the type of text of exactly `length` characters: a str."""
         return CharType(length, nullable)
 
     @staticmethod
     def VARCHAR(length: int, nullable: bool = True) -> VarCharType:
-        """Variable-length text."""
+        """Return the type of text of at most `length` characters: a str."""
         return VarCharType(length, nullable)
 
     @staticmethod
     def STRING(nullable: bool = True) -> VarCharType:
-        """Unbounded text."""
+        """Return the type of text of any length: a str."""
         return VarCharType(MAX_LENGTH, nullable)
 
     @staticmethod
     def BOOLEAN(nullable: bool = True) -> BooleanType:
-        """Boolean."""
+        """Return the type of True and False: a bool."""
         return BooleanType(nullable)
 
     @staticmethod
     def BINARY(length: int, nullable: bool = True) -> BinaryType:
-        """Fixed-length bytes."""
+        """Return the type of exactly `length` bytes: a bytes."""
         return BinaryType(length, nullable)
 
     @staticmethod
     def VARBINARY(length: int, nullable: bool = True) -> VarBinaryType:
-        """Variable-length bytes."""
+        """Return the type of at most `length` bytes: a bytes."""
         return VarBinaryType(length, nullable)
 
     @staticmethod
     def BYTES(nullable: bool = True) -> VarBinaryType:
-        """Unbounded bytes."""
+        """Return the type of any number of bytes: a bytes."""
         return VarBinaryType(MAX_LENGTH, nullable)
 
     @staticmethod
     def DECIMAL(precision: int, scale: int, nullable: bool = True) -> DecimalType:
-        """Decimal number."""
+        """Return the type of exact numbers: a decimal.Decimal.
+
+        Args:
+            precision: the number of digits, from 1 to 38.
+            scale: the number of digits after the decimal point.
+            nullable: whether it has NULL, by default True.
+
+        Example:
+            >>> str(DataTypes.DECIMAL(10, 2))
+            'DECIMAL(10, 2)'
+        """
         return DecimalType(precision, scale, nullable)
 
     @staticmethod
     def TINYINT(nullable: bool = True) -> TinyIntType:
-        """8-bit integer."""
+        """Return the type of integers of 8 bits: an int."""
         return TinyIntType(nullable)
 
     @staticmethod
     def SMALLINT(nullable: bool = True) -> SmallIntType:
-        """16-bit integer."""
+        """Return the type of integers of 16 bits: an int."""
         return SmallIntType(nullable)
 
     @staticmethod
     def INT(nullable: bool = True) -> IntType:
-        """32-bit integer."""
+        """Return the type of integers of 32 bits: an int."""
         return IntType(nullable)
 
     @staticmethod
     def BIGINT(nullable: bool = True) -> BigIntType:
-        """64-bit integer."""
+        """Return the type of integers of 64 bits: an int."""
         return BigIntType(nullable)
 
     @staticmethod
     def FLOAT(nullable: bool = True) -> FloatType:
-        """32-bit floating point number."""
+        """Return the type of floating point numbers of 32 bits: a float."""
         return FloatType(nullable)
 
     @staticmethod
     def DOUBLE(nullable: bool = True) -> DoubleType:
-        """64-bit floating point number."""
+        """Return the type of floating point numbers of 64 bits: a float."""
         return DoubleType(nullable)
 
     @staticmethod
     def DATE(nullable: bool = True) -> DateType:
-        """Date."""
+        """Return the type of days: a datetime.date."""
         return DateType(nullable)
 
     @staticmethod
     def TIME(precision: int = 0, nullable: bool = True) -> TimeType:
-        """Time of day."""
+        """Return the type of times of day, with 0 to 9 digits after the second: a datetime.time."""
         return TimeType(precision, nullable)
 
     @staticmethod
     def TIMESTAMP(precision: int = 6, nullable: bool = True) -> TimestampType:
-        """Timestamp without time zone."""
+        """Return the type of date and time without a time zone, by default with 6 digits: a datetime.datetime.
+
+        Example:
+            >>> str(DataTypes.TIMESTAMP(3))
+            'TIMESTAMP(3)'
+        """
         return TimestampType(precision, nullable)
 
     @staticmethod
     def TIMESTAMP_WITH_LOCAL_TIME_ZONE(precision: int = 6, nullable: bool = True) -> LocalZonedTimestampType:
-        """Timestamp with local time zone."""
+        """Return the type of points in time, shown in the session's time zone; the same as TIMESTAMP_LTZ."""
         return LocalZonedTimestampType(precision, nullable)
 
     @staticmethod
     def TIMESTAMP_LTZ(precision: int = 6, nullable: bool = True) -> LocalZonedTimestampType:
-        """Timestamp with local time zone."""
+        """Return the type of points in time, shown in the session's time zone, by default with 6 digits.
+
+        Example:
+            >>> str(DataTypes.TIMESTAMP_LTZ(3))
+            'TIMESTAMP_LTZ(3)'
+        """
         return LocalZonedTimestampType(precision, nullable)
 
     @staticmethod
     def ARRAY(element_type: DataType, nullable: bool = True) -> ArrayType:
-        """Array."""
+        """Return the type of arrays: a list.
+
+        Example:
+            >>> str(DataTypes.ARRAY(DataTypes.INT()))
+            'ARRAY<INT>'
+        """
         return ArrayType(element_type, nullable)
 
     @staticmethod
     def LIST_VIEW(element_type: DataType) -> ListViewType:
-        """A list stored as state of its own."""
+        """Return the type of a ListView in an accumulator, stored as state of its own."""
         return ListViewType(element_type)
 
     @staticmethod
     def MAP(key_type: DataType, value_type: DataType, nullable: bool = True) -> MapType:
-        """Map."""
+        """Return the type of maps: a dict.
+
+        Example:
+            >>> str(DataTypes.MAP(DataTypes.STRING(), DataTypes.INT()))
+            'MAP<STRING, INT>'
+        """
         return MapType(key_type, value_type, nullable)
 
     @staticmethod
     def MAP_VIEW(key_type: DataType, value_type: DataType) -> MapViewType:
-        """A map stored as state of its own."""
+        """Return the type of a MapView in an accumulator, stored as state of its own."""
         return MapViewType(key_type, value_type)
 
     @staticmethod
     def MULTISET(element_type: DataType, nullable: bool = True) -> MultisetType:
-        """Multiset."""
+        """Return the type of multisets: a dict of values and their counts.
+
+        Example:
+            >>> str(DataTypes.MULTISET(DataTypes.STRING()))
+            'MULTISET<STRING>'
+        """
         return MultisetType(element_type, nullable)
 
     @staticmethod
     def ROW(row_fields: list[RowField] | None = None, nullable: bool = True) -> RowType:
-        """Row; unnamed fields are called f0, f1, .."""
+        """Return the type of rows of fields: a Row; fields without names are called f0, f1, ...
+
+        Example:
+            >>> str(DataTypes.ROW([DataTypes.FIELD("name", DataTypes.STRING())]))
+            'ROW<`name` STRING>'
+            >>> str(DataTypes.ROW([DataTypes.STRING(), DataTypes.INT()]))
+            'ROW<`f0` STRING, `f1` INT>'
+        """
         fields = [f if isinstance(f, RowField) else RowField(f"f{i}", f) for i, f in enumerate(row_fields or [])]
         return RowType(fields, nullable)
 
     @staticmethod
     def FIELD(name: str, data_type: DataType, description: str | None = None) -> RowField:
-        """A field of a row."""
+        """Return a field of a row, for ROW."""
         return RowField(name, data_type, description)
 
     @staticmethod
     def SECOND(precision: int = DayTimeIntervalType.DEFAULT_FRACTIONAL_PRECISION) -> Resolution:
-        """Seconds, for INTERVAL."""
+        """Return the unit of seconds for INTERVAL, by default with 6 digits after the second."""
         return Resolution(Resolution.IntervalUnit.SECOND, precision)
 
     @staticmethod
     def MINUTE() -> Resolution:
-        """Minutes, for INTERVAL."""
+        """Return the unit of minutes for INTERVAL."""
         return Resolution(Resolution.IntervalUnit.MINUTE)
 
     @staticmethod
     def HOUR() -> Resolution:
-        """Hours, for INTERVAL."""
+        """Return the unit of hours for INTERVAL."""
         return Resolution(Resolution.IntervalUnit.HOUR)
 
     @staticmethod
     def DAY(precision: int = DayTimeIntervalType.DEFAULT_DAY_PRECISION) -> Resolution:
-        """Days, for INTERVAL."""
+        """Return the unit of days for INTERVAL, by default with 2 digits."""
         return Resolution(Resolution.IntervalUnit.DAY, precision)
 
     @staticmethod
     def MONTH() -> Resolution:
-        """Months, for INTERVAL."""
+        """Return the unit of months for INTERVAL."""
         return Resolution(Resolution.IntervalUnit.MONTH)
 
     @staticmethod
     def YEAR(precision: int = YearMonthIntervalType.DEFAULT_PRECISION) -> Resolution:
-        """Years, for INTERVAL."""
+        """Return the unit of years for INTERVAL, by default with 2 digits."""
         return Resolution(Resolution.IntervalUnit.YEAR, precision)
 
     @staticmethod
     def INTERVAL(
         upper_resolution: Resolution, lower_resolution: Resolution | None = None
     ) -> YearMonthIntervalType | DayTimeIntervalType:
-        """Interval between two units, the larger one first."""
+        """Return the type of intervals of one unit, or between two units, the larger one first: a datetime.timedelta.
+
+        Intervals of months and years are an int of months.
+
+        Example:
+            >>> str(DataTypes.INTERVAL(DataTypes.YEAR(), DataTypes.MONTH()))
+            'INTERVAL YEAR(2) TO MONTH'
+        """
         names = [r.unit.name for r in (upper_resolution, lower_resolution) if r is not None]
         name = "_TO_".join(names)
         if name in ("YEAR", "MONTH", "YEAR_TO_MONTH"):

@@ -8,7 +8,19 @@ from millstream.operators.functions.context import RuntimeContext
 
 
 class FunctionContext:
-    """Access to metrics, job parameters and subtask information in `open`."""
+    """Gives `open` of a user-defined function access to metrics, job parameters and its subtask.
+
+    Example:
+        >>> from millstream.table.udf import ScalarFunction, udf
+        >>> class Discount(ScalarFunction):
+        ...     def open(self, function_context):
+        ...         self.rate = float(function_context.get_job_parameter("rate", "1.0"))
+        ...     def eval(self, price): return price * self.rate
+        >>> _ = t_env.get_config().set("pipeline.global-job-parameters", "rate:0.5")
+        >>> discount = udf(Discount(), result_type="DOUBLE")
+        >>> list(t_env.from_elements([(10,)], ["price"]).select(discount(col("price"))).execute().collect())
+        [<Row(5.0)>]
+    """
 
     def __init__(
         self,
@@ -31,13 +43,13 @@ class FunctionContext:
         self._attempt = attempt_number
 
     def get_metric_group(self) -> MetricGroup:
-        """Return the metrics of the function's operator."""
+        """Return the metrics of the function's operator, to register counters and gauges."""
         if self._metric_group is None:
             raise RuntimeError("The function has no metrics, because it runs outside of a subtask.")
         return self._metric_group
 
     def get_job_parameter(self, key: str, default_value: str) -> str:
-        """Return a global parameter of the job."""
+        """Return a global parameter of the job: a key of `pipeline.global-job-parameters`."""
         return self._job_parameters.get(key, default_value)
 
     def get_task_name(self) -> str | None:

@@ -8,7 +8,7 @@ from millstream.common.configuration import Configuration
 from millstream.table import EnvironmentSettings, Table, TableEnvironment
 from millstream.table.expressions import col, row_interval
 from millstream.table.result_display import as_html
-from millstream.table.table import node_of
+from millstream.table.table_base import node_of
 from millstream.table.window import Tumble
 
 

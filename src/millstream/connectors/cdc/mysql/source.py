@@ -216,16 +216,19 @@ class MySqlSource(CaptureSource):
     """Reads MariaDB's tables, then their changes from the binlog; from MySQL only changes.
 
     Example:
+        >>> from millstream.connectors.cdc.changes import JsonDebeziumDeserializationSchema
+        >>> from millstream.connectors.cdc.source import StartupOptions
         >>> source = (
         ...     MySqlSource.builder()
-        ...     .hostname("localhost")
-        ...     .table_list("shop.orders")
-        ...     .username("flink")
-        ...     .password("secret")
+        ...     .hostname("localhost").port(3306).username("me").password("secret").connect_timeout(5)
+        ...     .table_list("shop.orders", "shop.customers")
+        ...     .server_id(5401)
+        ...     .deserializer(JsonDebeziumDeserializationSchema())
+        ...     .startup_options(StartupOptions.latest())
         ...     .build()
         ... )
-        >>> source.is_bounded
-        False
+        >>> source.name, source.is_bounded
+        ('MySqlSource-shop.orders, shop.customers', False)
     """
 
     _settings: MySqlSettings
@@ -243,7 +246,7 @@ class MySqlSource(CaptureSource):
 
 
 class MySqlSourceBuilder(CaptureBuilder[MySqlSettings]):
-    """Builds a MySqlSource."""
+    """Builds a MySqlSource; see MySqlSource for an example."""
 
     _source, _example = "MySqlSource", "shop.orders"
 
@@ -255,5 +258,5 @@ class MySqlSourceBuilder(CaptureBuilder[MySqlSettings]):
         return self._with(server_id=server_id)
 
     def build(self) -> MySqlSource:
-        """Return the source, or fail if the tables cannot be captured."""
+        """Return the source; an incomplete configuration is an error."""
         return MySqlSource(self._checked())

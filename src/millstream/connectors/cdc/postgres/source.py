@@ -334,18 +334,22 @@ class PostgresSource(CaptureSource):
     """Reads tables of PostgreSQL, then their changes with logical replication.
 
     Example:
+        >>> from millstream.connectors.cdc.changes import RowDeserializationSchema
+        >>> from millstream.connectors.cdc.source import StartupOptions
         >>> source = (
         ...     PostgresSource.builder()
-        ...     .hostname("localhost")
-        ...     .database("shop")
-        ...     .table_list("public.orders")
-        ...     .username("flink")
-        ...     .password("secret")
-        ...     .slot_name("orders")
+        ...     .hostname("localhost").port(5432).database("shop").username("me").password("secret")
+        ...     .connection_options(sslmode="require").connect_timeout(5)
+        ...     .table_list("public.orders", "public.customers")
+        ...     .slot_name("orders").publication("orders", create=True)
+        ...     .deserializer(RowDeserializationSchema(with_table=True))
+        ...     .startup_options(StartupOptions.initial())
+        ...     .split_size(10_000).snapshot_parallelism(4)
+        ...     .heartbeat_interval(10).discovery_interval(60)
         ...     .build()
         ... )
-        >>> source.is_bounded
-        False
+        >>> source.name, source.is_bounded
+        ('PostgresSource-public.orders, public.customers', False)
     """
 
     _settings: PostgresSettings
@@ -363,7 +367,7 @@ class PostgresSource(CaptureSource):
 
 
 class PostgresSourceBuilder(CaptureBuilder[PostgresSettings]):
-    """Builds a PostgresSource."""
+    """Builds a PostgresSource; see PostgresSource for an example."""
 
     _source, _example = "PostgresSource", "public.orders"
 
@@ -371,15 +375,15 @@ class PostgresSourceBuilder(CaptureBuilder[PostgresSettings]):
         super().__init__(PostgresSettings(database=Database("localhost", 5432, "", "")))
 
     def database(self, database: str) -> PostgresSourceBuilder:
-        """Set the database."""
+        """Set the database. Required."""
         return self._with_server(name=database)
 
     def connection_options(self, **options: str) -> PostgresSourceBuilder:
-        """Set further parameters of libpq's connection, such as sslmode."""
+        """Set further parameters of libpq's connection, such as sslmode. Default: none."""
         return self._with_server(options=options)
 
     def slot_name(self, slot_name: str) -> PostgresSourceBuilder:
-        """Set the replication slot, unique per source; it is created if it does not exist."""
+        """Set the replication slot, unique per source; it is created if it does not exist. Required."""
         return self._with(slot=slot_name)
 
     def publication(self, name: str, create: bool = True) -> PostgresSourceBuilder:
