@@ -267,7 +267,9 @@ class WindowHarness(StreamHarness):
         function: the window function; a plain callable needs `operation`.
         key_selector: the key; None for window_all.
         operation: "reduce", "aggregate", "process" or "apply".
-        trigger, evictor, allowed_lateness: as on a windowed stream.
+        trigger: as on a windowed stream.
+        evictor: as on a windowed stream.
+        allowed_lateness: as on a windowed stream.
         late_tag: sends late records to a side output, see `side_output`.
         settings: see `StreamHarness`.
 

@@ -1,0 +1,1 @@
+"""The documentation site: hooks and theme of mkdocs.yml."""
