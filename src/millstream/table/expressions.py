@@ -87,11 +87,14 @@ __all__ = [
     "without_columns",
 ]
 
-# Bounds of windows of OVER.
 UNBOUNDED_ROW: Expression = Expression(syntax.Symbol("UNBOUNDED_ROW"))
+"""Bound of an over window: the first row of the partition."""
 UNBOUNDED_RANGE: Expression = Expression(syntax.Symbol("UNBOUNDED_RANGE"))
+"""Bound of an over window by time: the earliest row of the partition."""
 CURRENT_ROW: Expression = Expression(syntax.Symbol("CURRENT_ROW"))
+"""Bound of an over window: the current row."""
 CURRENT_RANGE: Expression = Expression(syntax.Symbol("CURRENT_RANGE"))
+"""Bound of an over window by time: the rows with the current row's time."""
 
 
 def _call(function: str, *arguments: Operand) -> Expression:

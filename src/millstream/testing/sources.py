@@ -46,10 +46,10 @@ class _Failure:
         return self._name
 
 
-# Among a TestingSource's elements: here reading raises an error, once.
 ABORT: Final = _Failure("ABORT")
-# Among a TestingSource's elements: here the worker process is killed (-9), once.
+"""Among a TestingSource's elements: here reading raises an error, once."""
 KILL: Final = _Failure("KILL")
+"""Among a TestingSource's elements: here the worker process is killed (-9), once."""
 
 
 class TestingSource(Source):
