@@ -25,12 +25,13 @@ class Docstrings(Extension):
             cls.docstring = Docstring(text, lineno=cls.docstring.lineno, parent=cls)
 
     def on_package(self, *, pkg: Module, **kwargs: Any) -> None:
-        """Give overloads of an inherited method, which are for type checkers, its docstring."""
+        """Give a method that is declared for type checkers the docstring of the method that runs."""
         for cls in _classes(pkg):
-            for name, member in cls.members.items():
-                if member.is_function and member.overloads and member.docstring is None:
-                    inherited = (base.members[name] for base in cls.mro() if name in base.members)
-                    member.docstring = next((method.docstring for method in inherited if method.docstring), None)
+            for name, method in cls.members.items():
+                if method.is_function and method.docstring is None:
+                    inherited = ((base, base.members[name]) for base in cls.mro() if name in base.members)
+                    running = (m for base, m in inherited if method.overloads or base.name.startswith("_"))
+                    method.docstring = next((m.docstring for m in running if m.docstring), None)
 
 
 def _classes(parent: Module | Class) -> Iterator[Class]:

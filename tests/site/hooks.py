@@ -19,7 +19,8 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = "docs/"
-CODE = re.compile(r"(^(?:```|~~~).*?^(?:```|~~~)|`[^`\n]*`)", re.DOTALL | re.MULTILINE)
+CODE_BLOCK = re.compile(r"^(?:```|~~~).*?^(?:```|~~~)[^\n]*$", re.DOTALL | re.MULTILINE)
+CODE = re.compile(rf"({CODE_BLOCK.pattern}|`[^`\n]*`)", re.DOTALL | re.MULTILINE)
 # The target of a link without its anchor, and the anchor; not a URL, an absolute path or an anchor of the same page.
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|/|#)([^)\s#]+)(#[^)\s]*)?(?=\))")
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".sh": "bash", ".sql": "sql", "": "text"}
@@ -127,10 +128,11 @@ def _rewritten(path: str, link: str) -> str:
 
 def _first_sentence(markdown: str) -> str:
     """Return the first sentence of a page's text without Markdown's marks."""
-    for paragraph in re.split(r"\n\s*\n", markdown):
-        if re.match(r"[\w`*\[]+", paragraph) and not paragraph.startswith("* "):
-            text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(paragraph.split()))
-            return re.split(r"(?<=[.!?:])\s", re.sub(r"[`*]", "", text))[0]
+    text = re.sub(r"^(#.*|[*|<].*|:::.*| {4}.*|[^\n]*:)$", "", CODE_BLOCK.sub("", markdown), flags=re.MULTILINE)
+    for paragraph in re.split(r"\n\s*\n", text.strip()):
+        plain = re.sub(r"[`*]", "", re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(paragraph.split())))
+        if plain:
+            return re.split(r"(?<=[.!?])\s", plain)[0]
     return ""
 
 
