@@ -9,6 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +18,92 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
-ROOT = Path(__file__).resolve().parents[2]
 DOCS = "docs/"
+# The README would replace docs/index.md as the first page; it is a page so that its links are checked.
+README, README_PAGE = "README.md", "repository.md"
 CODE_BLOCK = re.compile(r"^(?:```|~~~).*?^(?:```|~~~)[^\n]*$", re.DOTALL | re.MULTILINE)
 CODE = re.compile(rf"({CODE_BLOCK.pattern}|`[^`\n]*`)", re.DOTALL | re.MULTILINE)
-# The target of a link without its anchor, and the anchor; not a URL, an absolute path or an anchor of the same page.
+# The target of a link, and its anchor; not a URL, an absolute path or an anchor of the same page.
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|/|#)([^)\s#]+)(#[^)\s]*)?(?=\))")
-LANGUAGES = {".py": "python", ".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".sh": "bash", ".sql": "sql", "": "text"}
+LANGUAGES = {
+    ".py": "python",
+    ".yaml": "yaml",
+    ".yml": "yaml",
+    ".toml": "toml",
+    ".sh": "bash",
+    ".sql": "sql",
+    "": "text",
+}
+# Not what readers start from; the search finds documentation.
+UNSEARCHED = "---\nsearch:\n  exclude: true\n---\n"
+
+
+@dataclass(frozen=True)
+class Repository:
+    """The files of the repository by their paths from its root, and the pages that they become."""
+
+    root: Path
+
+    def is_folder(self, path: str) -> bool:
+        """Return whether a path is a folder."""
+        return (self.root / path).is_dir()
+
+    def uri_of(self, path: str) -> str:
+        """Return what MkDocs calls a file."""
+        if path == README:
+            return README_PAGE
+        if path.startswith(DOCS):
+            return path.removeprefix(DOCS)
+        return f"{path}.md" if self.is_folder(path) or Path(path).suffix in LANGUAGES else path
+
+    def path_of(self, file: File) -> str:
+        """Return the path of a Markdown file of MkDocs."""
+        if file.src_uri == README_PAGE:
+            return README
+        return file.src_uri if file.generated_by else DOCS + file.src_uri
+
+    def target(self, path: str, link: str) -> str:
+        """Return the path that a link of a file names; a folder's page is its README."""
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(path), link))
+        return f"{target}/{README}" if (self.root / target / README).exists() else target
+
+    def targets(self, path: str) -> Iterator[str]:
+        """Yield the paths that a file links to; a folder contains its files."""
+        if self.is_folder(path):
+            names = sorted(child.name for child in (self.root / path).iterdir())
+            yield from (f"{path}/{name}" for name in names if not name.startswith((".", "__")))
+        elif path.endswith(".md"):
+            for prose in CODE.split((self.root / path).read_text())[::2]:
+                yield from (self.target(path, link[1]) for link in LINK.finditer(prose))
+
+    def file_of(self, path: str, config: MkDocsConfig) -> File:
+        """Return a page or a static file of the site for a file outside docs."""
+        uri, place, file = self.uri_of(path), InclusionLevel.NOT_IN_NAV, self.root / path
+        if uri == path:
+            return File.generated(config, uri, abs_src_path=str(file), inclusion=place)
+        if path == README:
+            text = file.read_text()
+        elif self.is_folder(path):
+            text = f"# {path}\n\n" + "".join(f"* [{t}](/{self.uri_of(t)})\n" for t in self.targets(path))
+        else:
+            text = f"# {path}\n\n~~~~{LANGUAGES[file.suffix]}\n{file.read_text()}\n~~~~\n"
+        return File.generated(config, uri, content=UNSEARCHED + text, inclusion=place)
+
+    def rewritten(self, path: str, link: str) -> str:
+        """Return a link of a file so that MkDocs finds its target; one that names no file as it is."""
+        target = self.target(path, link)
+        names_page = path.startswith(DOCS) and target.startswith(DOCS) and target.endswith(posixpath.basename(link))
+        return link if names_page or not (self.root / target).exists() else f"/{self.uri_of(target)}"
+
+
+def _repository(config: MkDocsConfig) -> Repository:
+    return Repository(Path(config.docs_dir).parent)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Replace `folder/*` in the navigation by the pages of the folder that it does not name elsewhere."""
     named = set(_paths(config.nav))
-    config.nav = list(_expanded(config.nav, named))
+    config.nav = list(_expanded(config.nav, named, Path(config.docs_dir)))
     return config
 
 
@@ -42,103 +116,57 @@ def _paths(nav: Any) -> Iterator[str]:
             yield from _paths(item)
 
 
-def _expanded(nav: Any, named: set[str]) -> Iterator[Any]:
+def _expanded(nav: Any, named: set[str], docs: Path) -> Iterator[Any]:
     for item in nav:
         if isinstance(item, str) and item.endswith("/*"):
-            pages = sorted((ROOT / DOCS / item).parent.glob("*.md"))
-            paths = [page.relative_to(ROOT / DOCS).as_posix() for page in pages]
+            paths = sorted(page.relative_to(docs).as_posix() for page in docs.glob(f"{item}.md"))
             yield from (path for path in paths if path not in named)
         elif isinstance(item, dict):
-            yield {
-                title: list(_expanded(part, named)) if isinstance(part, list) else part for title, part in item.items()
-            }
+            ((title, part),) = item.items()
+            yield {title: part if isinstance(part, str) else list(_expanded(part, named, docs))}
         else:
             yield item
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the Markdown of the repository's root, and each file outside docs that a page links to."""
-    queue = [path.name for path in ROOT.glob("*.md")]
+    repository = _repository(config)
+    queue = [path.name for path in repository.root.glob("*.md")]
     queue += [DOCS + file.src_uri for file in files.documentation_pages()]
     found = set(queue)
     while queue:
         path = queue.pop()
         if not path.startswith(DOCS):
-            files.append(_file_of(path, config))
-        for target in _targets(path):
-            if target not in found and (ROOT / target).exists():
-                found.add(target)
-                queue.append(target)
+            files.append(repository.file_of(path, config))
+        new = {t for t in repository.targets(path) if (repository.root / t).exists()} - found
+        found |= new
+        queue += new
     return files
-
-
-def _targets(path: str) -> Iterator[str]:
-    """Yield the paths, from the repository's root, that a file links to; a folder contains its files."""
-    file = ROOT / path
-    if file.is_dir():
-        yield from (f"{path}/{child.name}" for child in sorted(file.iterdir()))
-    elif path.endswith(".md"):
-        for prose in CODE.split(file.read_text())[::2]:
-            yield from (_target(path, link[1]) for link in LINK.finditer(prose))
-
-
-def _target(path: str, link: str) -> str:
-    """Return the path that a link of a file names; a folder's page is its README."""
-    target = posixpath.normpath(posixpath.join(posixpath.dirname(path), link))
-    return f"{target}/README.md" if (ROOT / target / "README.md").exists() else target
-
-
-def _is_page(path: str) -> bool:
-    return (ROOT / path).is_dir() or Path(path).suffix in LANGUAGES
-
-
-def _uri_of(path: str) -> str:
-    """Return where MkDocs finds a file of the repository."""
-    return path.removeprefix(DOCS) if path.startswith(DOCS) else f"{path}.md" if _is_page(path) else path
-
-
-def _file_of(path: str, config: MkDocsConfig) -> File:
-    """Return a page or a static file of the site for a file outside docs."""
-    place, file = InclusionLevel.NOT_IN_NAV, ROOT / path
-    if not _is_page(path):
-        return File.generated(config, _uri_of(path), abs_src_path=str(file), inclusion=place)
-    # The search finds documentation, not programs.
-    text = f"---\nsearch:\n  exclude: true\n---\n# {path}\n\n"
-    if file.is_dir():
-        text += "".join(f"* [{target}](/{_uri_of(target)})\n" for target in _targets(path))
-    else:
-        text += f"~~~~{LANGUAGES[file.suffix]}\n{file.read_text()}\n~~~~\n"
-    return File.generated(config, _uri_of(path), content=text, inclusion=place)
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Point links that leave or enter docs to the pages of the site, and describe the page by its first sentence."""
     page.meta.setdefault("description", _first_sentence(markdown))
+    repository = _repository(config)
+    path = repository.path_of(page.file)
     parts = CODE.split(markdown)
-    path = page.file.src_uri if page.file.generated_by else DOCS + page.file.src_uri
-    parts[::2] = [LINK.sub(lambda link: _rewritten(path, link[1]) + (link[2] or ""), prose) for prose in parts[::2]]
+    parts[::2] = [LINK.sub(lambda m: repository.rewritten(path, m[1]) + (m[2] or ""), prose) for prose in parts[::2]]
     return "".join(parts)
-
-
-def _rewritten(path: str, link: str) -> str:
-    target = _target(path, link)
-    is_inside = path.startswith(DOCS) and target.startswith(DOCS) and not (ROOT / path).parent.joinpath(link).is_dir()
-    return link if is_inside or not (ROOT / target).exists() else f"/{_uri_of(target)}"
 
 
 def _first_sentence(markdown: str) -> str:
     """Return the first sentence of a page's text without Markdown's marks."""
-    text = re.sub(r"^(#.*|[*|<].*|:::.*| {4}.*|[^\n]*:)$", "", CODE_BLOCK.sub("", markdown), flags=re.MULTILINE)
-    for paragraph in re.split(r"\n\s*\n", text.strip()):
-        plain = re.sub(r"[`*]", "", re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(paragraph.split())))
-        if plain:
-            return re.split(r"(?<=[.!?])\s", plain)[0]
+    for paragraph in re.split(r"\n\s*\n", CODE_BLOCK.sub("", markdown)):
+        if not re.match(r"\s*($|#|[*-] |\d+\.|\||<|!\[|:::| {4}|Generated by)", paragraph):
+            text = re.sub(r"^\*\*[^*]+\.\*\* ", "", " ".join(paragraph.split()))
+            text = re.sub(r"[`*]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text))
+            return re.sub(r":$", ".", re.split(r"(?<=[.!?])\s", text)[0])
     return ""
 
 
 def on_env(env: Environment, config: MkDocsConfig, files: Files) -> Environment:
     """Add llms.txt, a list of the pages, and llms-full.txt, their text."""
-    overview = [f"# {config.site_name}\n\n> {config.site_description}\n"]
+    overview = [f"# {config.site_name}\n\n> {config.site_description}\n\n"]
     texts, section = [], None
     for page in _pages(files):
         if page.ancestors and page.ancestors[-1] is not section:

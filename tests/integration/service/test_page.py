@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import shutil
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -21,11 +20,10 @@ from millstream.service.archive import Archiver, ArchiveStore, history_app
 from millstream.service.options import ServiceOptions
 from millstream.service.registry import Registry
 from millstream.service.server import PublicServer, Sampler, service_of
+from tests.support.browser import axe_violations, chromium, needs_chromium
 from tests.support.helpers import job_of
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine (Debian's chromium)")
+pytestmark = needs_chromium
 
 
 class Site:
@@ -69,12 +67,8 @@ class Site:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
@@ -255,7 +249,6 @@ def test_page_draws_thousand_subtasks(site: Site) -> None:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_page_has_no_serious_axe_violations(site: Site, theme: str) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
     job = site.start("read aloud", _slow, parallelism=1)
     site.page.goto(site.url)
     site.page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
@@ -276,8 +269,5 @@ def test_page_has_no_serious_axe_violations(site: Site, theme: str) -> None:
         if location.endswith("/time"):
             site.page.get_by_role("button", name="Mixed").click()
             site.page.locator(".flame").first.wait_for()
-        reported = axe.Axe().run(site.page).response["violations"]
-        violations += [
-            (location, v["id"], v["nodes"][0]["html"][:200]) for v in reported if v["impact"] in ("serious", "critical")
-        ]
+        violations += [(location, v) for v in axe_violations(site.page) if v.impact in ("serious", "critical")]
     assert violations == []
