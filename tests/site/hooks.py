@@ -34,6 +34,7 @@ LANGUAGES = {
     ".sql": "sql",
     "": "text",
 }
+SEARCH = 'data-md-component="search" role="dialog"'
 # Not what readers start from; the search finds documentation.
 UNSEARCHED = "---\nsearch:\n  exclude: true\n---\n"
 
@@ -162,6 +163,21 @@ def _first_sentence(markdown: str) -> str:
             text = re.sub(r"[`*]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text))
             return re.sub(r":$", ".", re.split(r"(?<=[.!?])\s", text)[0])
     return ""
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Name the theme's search dialog, and make its nested lists of pages groups instead of landmarks."""
+    open_tags: list[str] = []
+
+    def replaced(tag: re.Match[str]) -> str:
+        if tag[0] == "</nav>":
+            return f"</{open_tags.pop()}>"
+        is_nested = 'class="md-nav" data-md-level' in tag[0]
+        open_tags.append("div" if is_nested else "nav")
+        return tag[0].replace("<nav", '<div role="group"') if is_nested else tag[0]
+
+    output = re.sub(r"<nav\b[^>]*>|</nav>", replaced, output)
+    return output.replace(SEARCH, f'{SEARCH} aria-label="Search"')
 
 
 def on_env(env: Environment, config: MkDocsConfig, files: Files) -> Environment:
