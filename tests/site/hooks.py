@@ -189,7 +189,9 @@ def on_env(env: Environment, config: MkDocsConfig, files: Files) -> Environment:
             section = page.ancestors[-1]
             overview.append(f"\n## {section.title}\n\n")
         overview.append(f"- [{page.title}]({page.url or './'}): {page.meta['description']}\n")
-        texts.append(f"<!-- {page.url or './'} -->\n\n{page.markdown}\n")
+        # A page of the API reference has only names, which mkdocstrings replaces in HTML.
+        if "\n::: " not in (page.markdown or ""):
+            texts.append(f"<!-- {page.url or './'} -->\n\n{page.markdown}\n")
     files.append(File.generated(config, "llms.txt", content="".join(overview)))
     files.append(File.generated(config, "llms-full.txt", content="\n".join(texts)))
     return env
