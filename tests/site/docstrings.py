@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from griffe import Class, Docstring, Extension, Module, Object
+from griffe import Class, Docstring, Extension, Function, Module, Object
 
 
 class Docstrings(Extension):
@@ -28,7 +28,7 @@ class Docstrings(Extension):
         """Give a method that is declared for type checkers the docstring of the method that runs."""
         for cls in _classes(pkg):
             for name, method in cls.members.items():
-                if method.is_function and method.docstring is None:
+                if isinstance(method, Function) and method.docstring is None:
                     inherited = ((base, base.members[name]) for base in cls.mro() if name in base.members)
                     running = (m for base, m in inherited if method.overloads or base.name.startswith("_"))
                     method.docstring = next((m.docstring for m in running if m.docstring), None)

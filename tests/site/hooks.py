@@ -183,11 +183,13 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
 def on_env(env: Environment, config: MkDocsConfig, files: Files) -> Environment:
     """Add llms.txt, a list of the pages, and llms-full.txt, their text."""
     overview = [f"# {config.site_name}\n\n> {config.site_description}\n\n"]
-    texts, section = [], None
+    texts: list[str] = []
+    section: list[Any] = []
     for page in _pages(files):
-        if page.ancestors and page.ancestors[-1] is not section:
-            section = page.ancestors[-1]
-            overview.append(f"\n## {section.title}\n\n")
+        top = [*page.ancestors][-1:]
+        if top and top != section:
+            section = top
+            overview.append(f"\n## {top[0].title}\n\n")
         overview.append(f"- [{page.title}]({page.url or './'}): {page.meta['description']}\n")
         # A page of the API reference has only names, which mkdocstrings replaces in HTML.
         if "\n::: " not in (page.markdown or ""):
