@@ -25,6 +25,6 @@ def test_docstring_examples_print_their_output(module: str, tmp_path: Path, monk
 
 def test_docstring_example_with_other_output_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     configure(monkeypatch, tmp_path, LOCAL)
-    test = next(t for t in examples_of("millstream.datastream.data_stream") if t.name.endswith("DataStream.map"))
+    test = next(t for t in examples_of("millstream.datastream.stream_operations") if t.name.endswith(".map"))
     test.examples[-1].want = "[2, 4, 7]\n"
     assert "Expected:\n    [2, 4, 7]\nGot:\n    [2, 4, 6]" in run_example(test)
