@@ -215,7 +215,8 @@ def _tpch(results: Results) -> Iterator[str]:
     yield from _paragraph(
         f"Scale {result['data']['scale']}: {len(ours)} queries take {sum(ours.values()):.0f} s, and "
         f"{sum(spark.values()):.0f} s in Spark SQL. The largest ratio is {ours[slowest] / spark[slowest]:.2f} "
-        f"(q{slowest}). DuckDB returns the same rows. The largest worker uses {result['data']['max_worker_bytes'] / 2**20:.0f} MiB."
+        f"(q{slowest}). DuckDB returns the same rows. The largest worker uses "
+        f"{result['data']['max_worker_bytes'] / 2**20:.0f} MiB."
     )
 
 
@@ -277,17 +278,16 @@ def page(results: Results) -> str:
         "# Performance",
         *_paragraph(
             "This page is generated from the results that benchmarks have stored in `bench/results/` (`make "
-            "performance`). Each section names the run that measured it. Absolute figures depend on the machine; ratios within one "
-            "run hold on other machines better. Other load on the machine only slows a run down, so the best of several "
-            "rounds counts."
+            "performance`). Each section names the run that measured it. Absolute figures depend on the machine; ratios "
+            "within one run hold on other machines better. Other load on the machine only slows a run down, so the best "
+            "of several rounds counts."
         ),
         *_paragraph(
             f"Machine: {machine['cores']} cores ({machine['cpu']}), {machine['memory_gib']} GiB, {machine['os']}, "
             f"Python {machine['python']}, Java {machine['java']}. Compared packages: {packages}."
         ),
         "",
-        "![Throughput of five systems](images/speed-light.svg#only-light)",
-        "![Throughput of five systems](images/speed-dark.svg#only-dark)",
+        "![Throughput of five systems](images/speed.svg)",
     ]
     for section in SECTIONS:
         if section.needs in results:
@@ -343,49 +343,48 @@ def filled(text: str, named: dict[str, str]) -> str:
 _CHARTED = {"b": "keyed reduce, 1,000 keys", "g": "tumbling windows", "h": "session windows"}
 _BARS = ("millstream", "flink java", "bytewax", "transformWithState", "pyflink thread")
 _WIDTH, _LABEL, _BAR, _GAP = 760, 190, 18, 5
-# Text, muted text, Millstream's bar, other bars.
-THEMES = {"light": ("#1f2328", "#59636e", "#2563eb", "#94a3b8"), "dark": ("#e6edf3", "#9198a1", "#60a5fa", "#64748b")}
+# GitHub and the documentation site show an image in the colours that the reader's system prefers.
+_STYLE = """<style>
+text { font: 13px system-ui, sans-serif; fill: #1f2328 } .muted { fill: #59636e } .title { font-weight: 600 }
+rect { fill: #94a3b8 } .ours { fill: #2563eb }
+@media (prefers-color-scheme: dark) {
+text { fill: #e6edf3 } .muted { fill: #9198a1 } rect { fill: #64748b } .ours { fill: #60a5fa }
+}
+</style>"""
 
 
-def chart(results: Results, theme: str) -> str:
+def chart(results: Results) -> str:
     """Return an SVG with a bar for each system, in one group for each program."""
-    text, muted, ours, others = THEMES[theme]
     parts: list[str] = []
     y = 0
     for letter, title in _CHARTED.items():
         data = results[f"throughput-{letter}"]["data"]
         best = {system: max(data[system]) for system in _BARS if system in data}
         y += 24
-        parts.append(f'<text x="0" y="{y}" fill="{text}" font-weight="600">{title}</text>')
+        parts.append(f'<text class="title" x="0" y="{y}">{title}</text>')
         y += 10
         for system, value in best.items():
             length = max(value / max(best.values()) * (_WIDTH - _LABEL - 100), 1)
-            colour = ours if system == "millstream" else others
+            kind = ' class="ours"' if system == "millstream" else ""
             middle = y + _BAR - 5
-            parts.append(
-                f'<text x="{_LABEL - 8}" y="{middle}" text-anchor="end" fill="{text}">{SYSTEMS[system]}</text>'
-            )
-            parts.append(f'<rect x="{_LABEL}" y="{y}" width="{length:.1f}" height="{_BAR}" rx="2" fill="{colour}"/>')
-            parts.append(f'<text x="{_LABEL + length + 6:.1f}" y="{middle}" fill="{muted}">{rate(value)}</text>')
+            parts.append(f'<text x="{_LABEL - 8}" y="{middle}" text-anchor="end">{SYSTEMS[system]}</text>')
+            parts.append(f'<rect{kind} x="{_LABEL}" y="{y}" width="{length:.1f}" height="{_BAR}" rx="2"/>')
+            parts.append(f'<text class="muted" x="{_LABEL + length + 6:.1f}" y="{middle}">{rate(value)}</text>')
             y += _BAR + _GAP
         y += 6
     result = results["throughput-b"]
     y += 16
     footer = f"records per second, {result['machine']['cores']} cores, {result['date'][:10]}"
-    parts.append(f'<text x="{_LABEL}" y="{y}" fill="{muted}">{footer}</text>')
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {y + 8}" role="img" '
-        f'font-family="system-ui, sans-serif" font-size="13"><title>Records per second of each system</title>'
-    )
-    return "\n".join([head, *parts, "</svg>", ""])
+    parts.append(f'<text class="muted" x="{_LABEL}" y="{y}">{footer}</text>')
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {y + 8}" role="img">'
+    return "\n".join([head, "<title>Records per second of each system</title>", _STYLE, *parts, "</svg>", ""])
 
 
 def generated() -> dict[Path, str]:
     """Return the text of each generated file."""
     results = stored()
     named = figures(results)
-    files = {PAGE: page(results)}
-    files |= {IMAGES / f"speed-{theme}.svg": chart(results, theme) for theme in THEMES}
+    files = {PAGE: page(results), IMAGES / "speed.svg": chart(results)}
     files |= {path: filled(path.read_text(), named) for path in PAGES_WITH_FIGURES if path.exists()}
     return files
 
