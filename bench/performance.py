@@ -307,6 +307,7 @@ def figures(results: Results) -> dict[str, str]:
         vs_pyflink = [ratio(r, "pyflink thread") for r in programs.values() if "pyflink thread" in r["data"]]
         if vs_java:
             named["programs-vs-flink-java"] = f"{mean(vs_java):.1f}"
+            named["programs-vs-flink-java-range"] = f"{min(vs_java):.1f} to {max(vs_java):.1f}"
         if vs_pyflink:
             low, high = (f"{math.floor(x / 10) * 10:,}" for x in (min(vs_pyflink), max(vs_pyflink)))
             named["programs-vs-pyflink"] = f"{low} to {high}"

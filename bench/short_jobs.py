@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-README = Path(__file__).parent.parent / "README.md"
+README = Path(__file__).resolve().parents[1] / "README.md"
 RECORDS = {"empty": 0, "1,000 records": 1_000, "1,000,000 records": 1_000_000}
 
 # Runs a program and prints the time of each step as the last line of stderr.
