@@ -324,8 +324,7 @@ def show_short_jobs(results: dict[str, Any]) -> list[str]:
     cold = results["cold"]
     lines.append(f"| cold start of the README's program | {_verdict(cold['seconds'], 4.0)} |")
     lines.append(f"| the same with --local | {_verdict(cold['local_seconds'], None)} |")
-    reached = ", ".join(f"{step} {seconds:.2f}" for step, seconds in cold["steps"].items())
-    return [*lines, "", f"A cold start, seconds from its beginning: {reached}."]
+    return lines
 
 
 def show_scaling(results: dict[str, list[dict[str, float]]]) -> list[str]:
