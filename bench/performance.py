@@ -277,10 +277,10 @@ def page(results: Results) -> str:
     lines = [
         "# Performance",
         *_paragraph(
-            "This page is generated from the results that benchmarks have stored in `bench/results/` (`make "
-            "performance`). Each section names the run that measured it. Absolute figures depend on the machine; ratios "
-            "within one run hold on other machines better. Other load on the machine only slows a run down, so the best "
-            "of several rounds counts."
+            "This page is generated from the results that benchmarks have stored in `bench/results/` "
+            "(`make performance`). Each section names the run that measured it. Absolute figures depend on the "
+            "machine; ratios within one run hold on other machines better. Other load on the machine only slows a run "
+            "down, so the best of several rounds counts."
         ),
         *_paragraph(
             f"Machine: {machine['cores']} cores ({machine['cpu']}), {machine['memory_gib']} GiB, {machine['os']}, "
