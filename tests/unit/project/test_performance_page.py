@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-
 from bench.performance import PAGES_WITH_FIGURES, filled, generated, stored
+
 from tests.support.paths import ROOT
 
 # A number with a unit of speed, time or size, in words or as a multiple.
