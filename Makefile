@@ -7,7 +7,8 @@ STAMP := $(VENV)/.ready
 # Tests start hundreds of Python processes; without compiled modules each takes 0.7 s longer.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo quick test test-unit test-integration test-properties test-spark test-servers test-shuffle test-ha test-upgrade test-cluster test-pyflink test-openapi test-portable parity sql-docs sql-oracle sql-order docs docs-serve lint format simulate proof bench bench-sql bench-nexmark bench-tpcds chaos soak soak-sql test-all flaky clean
+# No target is a file, though docs and bench are folders.
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -155,6 +156,10 @@ bench: $(STAMP)
 	$(BIN)/python -m bench.run
 	$(BIN)/python -m bench.connectors
 	$(BIN)/python -m bench.sql.run
+
+# Generate docs/performance.md, its chart and the figures of the README from the stored results.
+performance: $(STAMP)
+	$(BIN)/python -m bench.performance
 
 # The SQL benchmarks, compared with Flink's Java SQL.
 bench-sql: $(STAMP)

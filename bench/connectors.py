@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import cdc
+from bench.results import store
 from bench.run import run_script
 from bench.venvs import venv
 from millstream.common import Configuration, SimpleStringSchema, Types, WatermarkStrategy
@@ -372,6 +373,8 @@ def main() -> int:
     if "cdc" in only:
         bare, ours = cdc.rates(min(records, 300_000), rounds=3)
         results["cdc"] = {"millstream": ours, "pg_recvlogical": bare}
+    for name, rates in results.items():
+        store(f"connectors-{name}", rates)
     return show(results)
 
 

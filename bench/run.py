@@ -2,8 +2,8 @@
 
 One run on one machine; the ratios matter. The bare loop, millstream and Flink in Java alternate three times, and the
 best run of each counts, because other load on the machine only slows a run down; a peer that is tens of times slower
-runs once. Each peer has its own venv under a cache folder, created on first use. Prints tables and writes
-bench/results.json.
+runs once. Each peer has its own venv under a cache folder, created on first use. Prints tables and, unless --quick,
+stores the results in bench/results/, from which `make performance` generates docs/performance.md.
 
     python -m bench.run [--quick] [--only a,b,c,d,e,f,g,h,i,k,l,m,n,o,scaling] [--without flink,pyflink,bytewax,spark]
 """
@@ -13,18 +13,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import shutil
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bench.results import CORES, store
 from bench.venvs import venv
 
 HERE = Path(__file__).parent
-CORES = len(os.sched_getaffinity(0))
 
 # The goals of each program: (peer, minimum ratio).
 GOALS: dict[str, list[tuple[str, float]]] = {
@@ -115,9 +114,15 @@ def flink_java() -> Path | None:
     return venv("pyflink")
 
 
-def throughput(only: list[str], without: list[str], scale: float) -> dict[str, dict[str, float]]:
-    """Run programs a to d on all systems and return records per second."""
-    table: dict[str, dict[str, float]] = {}
+# Records per second of each round, by system.
+Rates = dict[str, list[float]]
+# Stores the result of one benchmark under its name.
+Keep = Callable[[str, Any], None]
+
+
+def throughput(only: list[str], without: list[str], scale: float, keep: Keep) -> dict[str, Rates]:
+    """Run the chosen programs on all systems; return the rates by program."""
+    table: dict[str, Rates] = {}
     systems: list[tuple[str, str, str, list[str]]] = [
         ("pyflink thread", "pyflink", "pyflink_job.py", ["--mode", "thread"]),
         ("pyflink process", "pyflink", "pyflink_job.py", ["--mode", "process"]),
@@ -127,14 +132,15 @@ def throughput(only: list[str], without: list[str], scale: float) -> dict[str, d
     for program, (arguments, counts) in PROGRAMS.items():
         if program not in only:
             continue
-        row = table[program] = {}
+        row: Rates = {}
+        table[program] = row
 
-        def measure(name: str, python: Path | str, script: str, more: list[str], row: Any = row) -> None:
+        def measure(name: str, python: Path | str, script: str, more: list[str], row: Rates = row) -> None:
             records = max(int(counts[more[0]] * scale), 1000)  # noqa: B023
             answer = run_script(python, script, [*arguments, "--records", str(records), *more[1:]])  # noqa: B023
             cores = CORES if name == "bare" else 1
             rate = cores * float(answer["records"] / answer["seconds"])
-            row[name] = max(rate, row.get(name, 0.0))
+            row.setdefault(name, []).append(rate)
             print(f"  {TITLES[program]:32} {name:20} {rate:>14,.0f} /s", flush=True)  # noqa: B023
 
         java = None if "flink" in without else flink_java()
@@ -149,15 +155,17 @@ def throughput(only: list[str], without: list[str], scale: float) -> dict[str, d
             python = venv(peer)
             if python is not None:
                 measure(name, python, script, [peer, *extra])
+        keep(f"throughput-{program}", row)
     return table
 
 
-def show_throughput(table: dict[str, dict[str, float]]) -> list[str]:
+def show_throughput(table: dict[str, Rates]) -> list[str]:
     lines = [f"| program | system | records/s | millstream is |", "|---|---|---:|---:|"]  # noqa: F541
     for program, row in table.items():
-        for name, value in row.items():
+        for name, rates in row.items():
             goal = dict(GOALS.get(program, [])).get(name)
-            ratio = row["millstream"] / value
+            value = max(rates)
+            ratio = max(row["millstream"]) / value
             verdict = "" if goal is None else f" (goal {goal:g}: {'reached' if ratio >= goal else 'MISSED'})"
             shown = f"{name} x {CORES} cores" if name == "bare" else name
             times = "" if name == "millstream" else f"{ratio:,.2f} x{verdict}"
@@ -192,14 +200,32 @@ def show_typed(table: dict[str, dict[str, float]]) -> list[str]:
 
 def show_epochs(answer: dict[str, Any]) -> list[str]:
     lines = ["| empty epoch | millstream ms | bare Spark job ms | ratio |", "|---|---:|---:|---:|"]
-    for levels, pair in answer["levels"].items():
+    for levels, pair in answer.items():
         ratio = pair["millstream_ms"] / pair["spark_ms"]
         verdict = f"{ratio:.2f} (goal 1: {'reached' if ratio <= 1 else 'MISSED'})"
         lines.append(f"| (e) {levels} level(s) | {pair['millstream_ms']:.0f} | {pair['spark_ms']:.0f} | {verdict} |")
     return lines
 
 
-def show_latency(answers: dict[str, dict[str, Any]], two_levels_ms: float | None) -> list[str]:
+def latency(without: list[str], seconds: str) -> dict[str, list[dict[str, float]]]:
+    """Return the latencies of each round by system, which alternate; PyFlink runs once."""
+    arguments = ["--program", "latency", "--seconds", seconds]
+    java = None if "flink" in without else flink_java()
+    results: dict[str, list[dict[str, float]]] = {}
+    for _ in range(ROUNDS):
+        for name, more in (("millstream", []), (AT_ONCE, ["--timeout", "0"])):
+            run = run_script(sys.executable, "../millstream_job.py", [*arguments, *more])
+            results.setdefault(name, []).append(run)
+        if java is not None:
+            results.setdefault("flink java", []).append(run_script(java, "flink_java.py", arguments))
+    python = None if "pyflink" in without else venv("pyflink")
+    if python is not None:
+        results["pyflink thread"] = [run_script(python, "pyflink_job.py", [*arguments, "--mode", "thread"])]
+    return results
+
+
+def show_latency(rounds: dict[str, list[dict[str, float]]], two_levels_ms: float | None) -> list[str]:
+    answers = {name: min(runs, key=lambda run: run["p99_ms"]) for name, runs in rounds.items()}
     lines = ["| latency, 1,000 records/s | p50 ms | p99 ms |", "|---|---:|---:|"]
     for name, a in answers.items():
         lines.append(f"| (f) {name} | {a['p50_ms']:.1f} | {a['p99_ms']:.1f} |")
@@ -297,8 +323,8 @@ def show_short_jobs(results: dict[str, Any]) -> list[str]:
         lines.append(f"| second job of a process, {name} | {_verdict(seconds, goals.get(name))} |")
     cold = results["cold"]
     lines.append(f"| cold start of the README's program | {_verdict(cold['seconds'], 4.0)} |")
-    reached = ", ".join(f"{step} {seconds:.2f}" for step, seconds in cold["steps"].items())
-    return [*lines, "", f"A cold start, seconds from its beginning: {reached}."]
+    lines.append(f"| the same with --local | {_verdict(cold['local_seconds'], None)} |")
+    return lines
 
 
 def show_scaling(results: dict[str, list[dict[str, float]]]) -> list[str]:
@@ -335,73 +361,60 @@ def main() -> None:
     options = parser.parse_args()
     only, without = options.only.split(","), options.without.split(",")
     scale = 0.1 if options.quick else 1.0
-    results: dict[str, Any] = {
-        "when": time.strftime("%Y-%m-%d %H:%M:%S"),
-        "cores": CORES,
-        "python": platform.python_version(),
-        "scale": scale,
-        "throughput": throughput(only, without, scale),
-    }
-    lines = show_throughput(results["throughput"])
+
+    def keep(name: str, data: Any) -> None:
+        if not options.quick:
+            store(name, data)
+
+    lines = show_throughput(throughput(only, without, scale, keep))
     two_levels = None
     if "l" in only:
         # Without another program in `only`, all of them.
-        results["typed"] = typed([p for p in only if p in PROGRAMS] or list(PROGRAMS), scale)
-        lines += ["", *show_typed(results["typed"])]
+        declared = typed([p for p in only if p in PROGRAMS] or list(PROGRAMS), scale)
+        keep("typed", declared)
+        lines += ["", *show_typed(declared)]
     if "e" in only:
-        results["epochs"] = {"levels": run_script(sys.executable, "../empty_epoch.py", [])}
-        lines += ["", *show_epochs(results["epochs"])]
-        two_levels = results["epochs"]["levels"]["2"]["millstream_ms"]
+        levels = run_script(sys.executable, "../empty_epoch.py", [])
+        keep("epochs", levels)
+        lines += ["", *show_epochs(levels)]
+        two_levels = levels["2"]["millstream_ms"]
     if "f" in only:
-        seconds = ["--program", "latency", "--seconds", "6" if options.quick else "15"]
-        latency = {
-            "millstream": run_script(sys.executable, "../millstream_job.py", seconds),
-            AT_ONCE: run_script(sys.executable, "../millstream_job.py", [*seconds, "--timeout", "0"]),
-        }
-        java = None if "flink" in without else flink_java()
-        if java is not None:
-            latency["flink java"] = run_script(java, "flink_java.py", seconds)
-        python = None if "pyflink" in without else venv("pyflink")
-        if python is not None:
-            latency["pyflink thread"] = run_script(python, "pyflink_job.py", [*seconds, "--mode", "thread"])
-        results["latency"] = latency
-        lines += ["", *show_latency(latency, two_levels)]
+        latencies = latency(without, "6" if options.quick else "15")
+        keep("latency", latencies)
+        lines += ["", *show_latency(latencies, two_levels)]
     if "n" in only:
-        results["idle"] = {
+        idle = {
             "default": run_script(sys.executable, "../idle.py", []),
             "buffer timeout 0": run_script(sys.executable, "../idle.py", ["--timeout", "0"]),
         }
-        lines += ["", *show_idle(results["idle"])]
+        keep("idle", idle)
+        lines += ["", *show_idle(idle)]
     if "o" in only:
-        results["polled"] = run_script(sys.executable, "../polled.py", [])
-        results["flames"] = run_script(sys.executable, "../polled.py", ["--flames"])
-        lines += ["", *show_polled(results["polled"], results["flames"])]
+        monitored = {
+            "polled": run_script(sys.executable, "../polled.py", []),
+            "flames": run_script(sys.executable, "../polled.py", ["--flames"]),
+        }
+        keep("monitored", monitored)
+        lines += ["", *show_polled(monitored["polled"], monitored["flames"])]
     if "i" in only:
-        results["checkpoints"] = checkpoints(scale)
-        lines += ["", *show_checkpoints(results["checkpoints"])]
+        cost_of_checkpoints = checkpoints(scale)
+        keep("checkpoints", cost_of_checkpoints)
+        lines += ["", *show_checkpoints(cost_of_checkpoints)]
     if "k" in only:
         arguments = ["--without", "pyflink"] if "pyflink" in without else []
-        results["install"] = run_script(sys.executable, "../install.py", arguments)
-        lines += ["", *show_install(results["install"])]
+        installed = run_script(sys.executable, "../install.py", arguments)
+        keep("install", installed)
+        lines += ["", *show_install(installed)]
     if "m" in only:
-        results["short_jobs"] = run_script(sys.executable, "../short_jobs.py", [])
-        lines += ["", *show_short_jobs(results["short_jobs"])]
+        short_jobs = run_script(sys.executable, "../short_jobs.py", [])
+        keep("short-jobs", short_jobs)
+        lines += ["", *show_short_jobs(short_jobs)]
     if "scaling" in only:
         records = ["--records", str(int(12_000_000 * scale))]
-        results["scaling"] = run_script(sys.executable, "../scaling.py", records)
-        lines += ["", *show_scaling(results["scaling"])]
+        scaled = run_script(sys.executable, "../scaling.py", records)
+        keep("scaling", scaled)
+        lines += ["", *show_scaling(scaled)]
     print("\n" + "\n".join(lines))
-    save(results)
-
-
-def save(results: dict[str, Any]) -> None:
-    """Write the results; parts that this run skipped retain their earlier result, with its date."""
-    path = HERE / "results.json"
-    before: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    for row in results["throughput"].values():
-        row["when"] = results["when"]
-    results["throughput"] = {**before.get("throughput", {}), **results["throughput"]}
-    path.write_text(json.dumps({**before, **results}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

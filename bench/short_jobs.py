@@ -20,41 +20,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-README = Path(__file__).parent.parent / "README.md"
+README = Path(__file__).resolve().parents[1] / "README.md"
 RECORDS = {"empty": 0, "1,000 records": 1_000, "1,000,000 records": 1_000_000}
-
-# Runs a program and prints the time of each step as the last line of stderr.
-STEPS = """
-import atexit, functools, json, runpy, sys, time
-began = float(sys.argv[1])
-reached = {"python": time.time() - began}
-
-def note(owner, name, step):
-    inner = getattr(owner, name)
-    @functools.wraps(inner)
-    def timed(*args, **kwargs):
-        result = inner(*args, **kwargs)
-        reached.setdefault(step, time.time() - began)
-        return result
-    setattr(owner, name, timed)
-
-from millstream.datastream import StreamExecutionEnvironment
-reached["millstream imported"] = time.time() - began
-from millstream.spark import embedded, gateway
-note(embedded, "start_ahead", "JVM started")
-note(gateway.Gateway, "connect", "JVM reached")
-launch = StreamExecutionEnvironment._launch
-def watched(env, job):
-    from millstream.spark import resident_epochs, session
-    reached["PySpark imported"] = time.time() - began
-    note(session, "_start", "Spark up")
-    note(resident_epochs.ExchangeEpochs, "run", "first epoch")
-    note(resident_epochs.ExchangeEpochs, "release", "job over")
-    return launch(env, job)
-StreamExecutionEnvironment._launch = watched
-atexit.register(lambda: print(json.dumps(reached), file=sys.stderr))
-runpy.run_path(sys.argv[2], run_name="__main__")
-"""
 
 
 def words() -> str:
@@ -66,25 +33,22 @@ def words() -> str:
 
 def cold_start(rounds: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as directory:
-        program, steps = os.path.join(directory, "words.py"), os.path.join(directory, "steps.py")
+        program = os.path.join(directory, "words.py")
         Path(program).write_text(words())
-        Path(steps).write_text(STEPS)
         # The first run may have to write the archive.
         first, *seconds = [_seconds([program]) for _ in range(rounds + 1)]
-        return {"first_seconds": first, "seconds": min(seconds), "steps": _steps(steps, program)}
+        local = min(_seconds(["-m", "millstream.cli.main", "run", "--local", program]) for _ in range(rounds))
+        return {
+            "first_seconds": first,
+            "seconds": min(seconds),
+            "local_seconds": local,
+        }
 
 
 def _seconds(arguments: list[str]) -> float:
     began = time.perf_counter()
     subprocess.run([sys.executable, *arguments], capture_output=True, check=True)
     return time.perf_counter() - began
-
-
-def _steps(steps: str, program: str) -> dict[str, float]:
-    began = time.time()
-    done = subprocess.run([sys.executable, steps, str(began), program], capture_output=True, text=True, check=True)
-    reached: dict[str, float] = json.loads(done.stderr.strip().splitlines()[-1])
-    return {**reached, "process over": time.time() - began}
 
 
 def warm_jobs(rounds: int) -> dict[str, float]:

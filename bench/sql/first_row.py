@@ -15,6 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench.results import store
+
 PROGRAM = """
 from millstream.table import EnvironmentSettings, TableEnvironment
 tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
@@ -52,6 +54,7 @@ def main() -> None:
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         first_row(environment)
         times = sorted(first_row(environment) for _ in range(options.rounds))
+    store("first-row", times)
     print(f"first row after {times[0]:.2f} s (best of {options.rounds}; worst {times[-1]:.2f} s)")
 
 

@@ -7,7 +7,7 @@ Every query has one process per system. Both warm up: they run the query on few 
 least three seconds. Then both run it on the same number of events, one after the other; the number is chosen such that
 the slower system takes `--seconds`. Of several rounds the best counts. Before the queries, the generated events of both
 systems are compared. Flink rejects q6, an OVER by a column that is no time attribute, so it has no ratio. `--set`
-applies to both systems.
+applies to both systems. A run of all queries stores its results in bench/results/.
 
 `--checkpoints` omits Flink and measures the cost of a checkpoint every second in Millstream. A process with and one
 without checkpoints alternate; the best round of each counts.
@@ -26,6 +26,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.results import store
 from bench.venvs import CACHE, existing_venv
 
 HERE = Path(__file__).resolve().parent
@@ -272,6 +273,7 @@ def main() -> None:
     chosen = options.only.split(",") if options.only else NAMES
     lines: list[str] = []
     ratios: list[float] = []
+    rates: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder), options.settings, options.engine)
         if options.checkpoints:
@@ -290,8 +292,11 @@ def main() -> None:
             ratio = f"{theirs / 1e6:.3f} | {ours / theirs:.2f}" if theirs else "- | -"
             lines.append(f"| {name} | {events / 1e6:.2f} | {ours / 1e6:.3f} | {ratio} |")
             ratios += [ours / theirs] if theirs else []
+            rates[name] = {"millstream": ours, **({"flink": theirs} if theirs else {})}
             print(f"{lines[-1]} {time.perf_counter() - started:.0f} s", flush=True)
     print(f"\n{_table(lines, ratios)}", flush=True)
+    if with_flink and len(rates) == len(NAMES) and not options.settings:
+        store("nexmark", rates)
 
 
 if __name__ == "__main__":

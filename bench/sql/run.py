@@ -4,7 +4,8 @@
 
 Both systems are warm: a process runs the query on fewer records first. The best round counts, because other load on the
 machine only slows a run down. Functions in Python are compared with PyFlink. Spark SQL runs over all numbers at once,
-where it supports the query: it has final results only, and no state to restore.
+where it supports the query: it has final results only, and no state to restore. A run of all queries stores its results
+in bench/results/.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from bench.results import store
 from bench.sql.queries import BY_NAME, QUERIES, ROW_BY_ROW, Query
 from bench.venvs import CACHE, existing_venv
 
@@ -95,6 +97,7 @@ def main() -> None:
     parser.add_argument("--without-flink", action="store_true")
     parser.add_argument("--without-spark", action="store_true")
     options = parser.parse_args()
+    rates: dict[str, dict[str, list[float]]] = {}
     chosen = [BY_NAME[name] for name in options.only.split(";")] if options.only else QUERIES
     head = "| query | millstream, million rows a second | Flink | ratio | Spark SQL, at once |"
     print(f"{head}\n|---|---:|---:|---:|---:|", flush=True)
@@ -111,10 +114,13 @@ def main() -> None:
             at_once = None if options.without_spark else spark_sql(query, records)
             if at_once is not None:
                 spark.append(at_once)
+        rates[query.name] = {"millstream": ours, "flink": theirs, "spark sql": spark}
         best, flink_rate = max(ours), max(theirs, default=0.0)
         text = f"{flink_rate / 1e6:.2f} | {best / flink_rate:.1f}" if flink_rate else "- | -"
         spark_rate = f"{max(spark) / 1e6:.2f}" if spark else "-"
         print(f"| {query.name} | {best / 1e6:.2f} | {text} | {spark_rate} |", flush=True)
+    if not options.only and options.scale == 1 and not options.without_flink:
+        store("sql", rates)
 
 
 if __name__ == "__main__":

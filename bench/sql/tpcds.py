@@ -20,10 +20,12 @@ from typing import Any
 
 from tests.sql import tpch
 
+from bench.results import store
 from bench.venvs import CACHE, venv
 from millstream.table import EnvironmentSettings, StreamTableEnvironment
 from millstream.testing import LocalEnvironment
 
+ALL_QUERIES = 99
 _LOAD = """
 import decimal, glob, json, os, sys, duckdb, duckdb_extension_tpcds
 settings = {"allow_unsigned_extensions": "true", "default_null_order": "nulls_first_on_asc_last_on_desc"}
@@ -93,6 +95,7 @@ def compare(folder: Path, queries: dict[int, str], timeout: int) -> int:
     texts = {n: query.replace("`", '"') for n, query in queries.items()}
     expected = _ask_duckdb(_ANSWER, folder=str(folder), queries=texts)
     env, failed, total = _environment(folder), 0, 0.0
+    times: dict[int, float] = {}
     signal.signal(signal.SIGALRM, _stop)
     for number, query in queries.items():
         started = time.perf_counter()
@@ -106,8 +109,11 @@ def compare(folder: Path, queries: dict[int, str], timeout: int) -> int:
             signal.alarm(0)
         seconds = time.perf_counter() - started
         total += seconds
+        times[number] = seconds
         failed += bool(verdict)
         print(f"{number:>6} {seconds:>8.2f} s {len(expected[str(number)]):>6} rows{verdict}", flush=True)
+    if len(queries) == ALL_QUERIES:
+        store("tpcds", {"scale": folder.name.removeprefix("tpcds-"), "seconds": times, "equal": len(queries) - failed})
     print(f"{len(queries) - failed} of {len(queries)} queries equal DuckDB, {total:.0f} s")
     return failed
 

@@ -23,6 +23,7 @@ from typing import Any
 
 from tests.sql import tpch
 
+from bench.results import store
 from bench.venvs import CACHE
 
 Run = Callable[[str], list[Any]]
@@ -157,6 +158,9 @@ def compare(folder: Path, numbers: list[int], rounds: int, memory: int | None) -
         print(f"{number:>6} {ours:>9.2f} s {theirs:>8.2f} s {ours / theirs:>6.2f}{size}{answer}")
     ours, theirs = (sum(best[side].values()) for side in ("millstream", "spark"))
     print(f"{'all':>6} {ours:>9.2f} s {theirs:>8.2f} s {ours / theirs:>6.2f}")
+    if rounds > 1 and len(numbers) == len(tpch.queries()) and not failed:
+        data = {"scale": folder.name.removeprefix("tpch-"), "seconds": best, "max_worker_bytes": max(sizes.values())}
+        store("tpch", data)
     print(f"largest worker: {max(sizes.values()) >> 20} MiB")
 
 
