@@ -7,7 +7,7 @@ STAMP := $(VENV)/.ready
 # Tests start hundreds of Python processes; without compiled modules each takes 0.7 s longer.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo quick test test-unit test-integration test-properties test-spark test-servers test-shuffle test-ha test-upgrade test-cluster test-pyflink test-openapi parity sql-docs sql-oracle sql-order docs lint format simulate proof bench bench-sql bench-nexmark bench-tpcds chaos soak soak-sql test-all flaky clean
+.PHONY: demo quick test test-unit test-integration test-properties test-spark test-servers test-shuffle test-ha test-upgrade test-cluster test-pyflink test-openapi parity sql-docs sql-oracle sql-order docs dist release-check lint format simulate proof bench bench-sql bench-nexmark bench-tpcds chaos soak soak-sql test-all flaky clean
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -119,6 +119,16 @@ docs: $(STAMP)
 	@$(BIN)/python -m pip install --quiet --group docs
 	$(BIN)/python -W ignore -m pdoc --docformat google --no-show-source --output-directory site $(addprefix millstream.,$(DOCUMENTED))
 	@echo "open site/index.html"
+
+# Build the last commit's wheel and source distribution into dist/, with SBOM and checksums; the same bytes on each machine.
+dist: $(STAMP)
+	$(BIN)/python -m tests.release.dist
+
+# What a release must pass besides the tests: build twice, install and run the wheel on each supported Python.
+PYTHONS ?= 3.11 3.12 3.13
+release-check: dist
+	MILLSTREAM_TEST_DIST=dist MILLSTREAM_TEST_PYTHONS="$(PYTHONS)" $(BIN)/python -m pytest --verbose \
+		tests/integration/project/test_release.py tests/spark/test_install.py
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix src tests bench examples
