@@ -7,7 +7,7 @@ STAMP := $(VENV)/.ready
 # Tests start hundreds of Python processes; without compiled modules each takes 0.7 s longer.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo quick test test-unit test-integration test-properties test-spark test-servers test-shuffle test-ha test-upgrade test-cluster test-pyflink test-openapi parity sql-docs sql-oracle sql-order docs dist release-check lint format simulate proof bench bench-sql bench-nexmark bench-tpcds chaos soak soak-sql test-all flaky clean
+.PHONY: demo quick test test-unit test-integration test-properties test-spark test-servers test-shuffle test-ha test-upgrade test-cluster test-deploy test-pyflink test-openapi parity sql-docs sql-oracle sql-order docs dist release-check lint format simulate proof bench bench-sql bench-nexmark bench-tpcds chaos soak soak-sql test-all flaky clean
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -47,7 +47,7 @@ $(FOLDERS): test-%: $(STAMP)
 	$(BIN)/python -m tests.again tests/$* $(PYTEST_OPTIONS) | sed -u 's/^/$*: /'
 
 # The long forms, hours in all; the nightly workflow runs them. `make test` has a short form of each.
-test-all: test test-shuffle test-ha test-upgrade test-cluster test-pyflink test-openapi simulate proof sql-oracle sql-order chaos chaos-cookbook soak soak-sql
+test-all: test test-shuffle test-ha test-upgrade test-cluster test-deploy test-pyflink test-openapi simulate proof sql-oracle sql-order chaos chaos-cookbook soak soak-sql
 
 # Repeat tests that depend on timing while ten processes keep the cores busy: make flaky [TESTS="..."] [COUNT=50].
 COUNT ?= 50
@@ -69,10 +69,14 @@ test-upgrade: $(STAMP)
 
 # Spark standalone, YARN and Kubernetes clusters; machines are killed, frozen, partitioned and added.
 test-cluster: $(STAMP)
-	$(BIN)/python -c "import sys; from bench.venvs import venv; sys.exit(venv('kubernetes-validate') is None)"
-	MILLSTREAM_TEST_CLUSTER=1 $(BIN)/python -m pytest tests/integration/project/test_manifests.py tests/spark/test_cluster.py tests/spark/test_yarn.py \
-		tests/spark/test_kubernetes.py
+	MILLSTREAM_TEST_CLUSTER=1 $(BIN)/python -m pytest tests/spark/test_cluster.py tests/spark/test_yarn.py tests/spark/test_kubernetes.py
 	$(BIN)/python -m tests.machines --rounds 1
+
+# Kubernetes manifests, Dockerfile and workflows, with kustomize, kubernetes-validate, hadolint, actionlint and zizmor.
+test-deploy: $(STAMP)
+	$(BIN)/python -c "import sys; from bench.venvs import venv; sys.exit(venv('deploy') is None)"
+	$(BIN)/python -m tests.support.go_tools
+	$(BIN)/python -m pytest -rs tests/integration/project/test_manifests.py
 
 # Comparison with apache-flink (installed into its own venv), and PyFlink's own tests.
 test-pyflink: $(STAMP)

@@ -77,8 +77,8 @@ def write_sbom(tools: Path, wheel: Path, out: Path) -> Path:
         python = Path(directory) / "bin" / "python"
         pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*pip, wheel], check=True)
-        command = [tools.parent / "cyclonedx-py", "environment", "--output-reproducible", "--output-format", "JSON", python]
-        sbom = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+        cyclonedx = [tools.parent / "cyclonedx-py", "environment", "--output-reproducible", "--output-format", "JSON"]
+        sbom = json.loads(subprocess.run([*cyclonedx, python], capture_output=True, check=True).stdout)
     text = json.dumps(described(sbom, wheel), indent=2, sort_keys=True) + "\n"
     subprocess.run([tools, "-c", VALIDATE], input=text, text=True, check=True)
     target = out / f"{wheel.name.removesuffix('-py3-none-any.whl')}.cdx.json"

@@ -17,15 +17,18 @@ def section(changelog: str, version: str) -> str | None:
     return found[2].strip() if found else None
 
 
+def fail(message: str) -> int:
+    print(message, file=sys.stderr)
+    return 1
+
+
 def main(version: str) -> int:
     # The tag is v0.1.0: it must be of the package's own version.
     if version != __version__:
-        print(f"src/millstream/__init__.py has version {__version__}, not {version}: set it before you tag.", file=sys.stderr)
-        return 1
+        return fail(f"src/millstream/__init__.py has version {__version__}, not {version}: set it before you tag.")
     text = section(CHANGELOG.read_text(), version)
     if not text:
-        print(f'CHANGELOG.md has no section "## {version}": rename "Unreleased".', file=sys.stderr)
-        return 1
+        return fail(f'CHANGELOG.md has no section "## {version}": rename "Unreleased".')
     print(text)
     return 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import tarfile
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,8 +51,10 @@ def test_files_have_the_time_of_the_commit(built: tuple[Path, Path]) -> None:
     command = ["git", "-C", str(ROOT), "show", "--no-patch", "--format=%cd", "--date=format-local:%Y%m%d%H%M", "HEAD"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | {"TZ": "UTC"})
     sdist, wheel = built
-    with zipfile.ZipFile(wheel) as archive:
-        times = {"{:04}{:02}{:02}{:02}{:02}".format(*file.date_time) for file in archive.infolist()}
+    with zipfile.ZipFile(wheel) as contents:
+        times = {"{:04}{:02}{:02}{:02}{:02}".format(*file.date_time) for file in contents.infolist()}
+    with tarfile.open(sdist) as archive:
+        times |= {time.strftime("%Y%m%d%H%M", time.gmtime(member.mtime)) for member in archive}
     assert times == {done.stdout.strip()}
 
 
