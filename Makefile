@@ -7,7 +7,7 @@ STAMP := $(VENV)/.ready
 # Tests start hundreds of Python processes; without compiled modules each takes 0.7 s longer.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo quick test test-unit test-integration test-properties test-spark test-servers test-shuffle test-ha test-upgrade test-cluster test-deploy test-pyflink test-openapi parity sql-docs sql-oracle sql-order docs dist release-check lint format simulate proof bench bench-sql bench-nexmark bench-tpcds chaos soak soak-sql test-all flaky clean
+.PHONY: demo quick test test-unit test-integration test-properties test-spark test-servers test-shuffle test-ha test-upgrade test-cluster test-deploy test-pyflink test-openapi coverage coverage-report parity sql-docs sql-oracle sql-order docs dist release-check lint format simulate proof bench bench-sql bench-nexmark bench-tpcds chaos chaos-cookbook soak soak-sql test-all flaky clean
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -44,7 +44,21 @@ FOLDERS := test-unit test-integration test-properties test-spark test-servers
 $(FOLDERS): SHELL := bash -o pipefail
 test-spark: PYTEST_OPTIONS := --numprocesses 2 --dist loadfile
 $(FOLDERS): test-%: $(STAMP)
-	$(BIN)/python -m tests.again tests/$* $(PYTEST_OPTIONS) | sed -u 's/^/$*: /'
+	$(BIN)/python $(MEASURED) -m tests.again tests/$* $(PYTEST_OPTIONS) | sed -u 's/^/$*: /'
+
+# Lines and branches of src that these tests run, also in their subprocesses: a table by package, coverage.md and htmlcov/.
+COVERED := test-unit test-integration test-properties
+$(COVERED): MEASURED = $(if $(COVERAGE),-m coverage run)
+coverage: $(STAMP)
+	$(BIN)/python -m coverage erase
+	$(MAKE) --no-print-directory --keep-going COVERAGE=1 $(COVERED)
+	$(MAKE) --no-print-directory coverage-report
+
+# Of what `make COVERAGE=1 test-unit` and the others have recorded.
+coverage-report: $(STAMP)
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage html --quiet
+	$(BIN)/python -m tests.coverage
 
 # The long forms, hours in all; the nightly workflow runs them. `make test` has a short form of each.
 test-all: test test-shuffle test-ha test-upgrade test-cluster test-deploy test-pyflink test-openapi simulate proof sql-oracle sql-order chaos chaos-cookbook soak soak-sql

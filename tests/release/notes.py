@@ -13,7 +13,7 @@ CHANGELOG = ROOT / "CHANGELOG.md"
 
 def section(changelog: str, version: str) -> str | None:
     """Return the text below a version's heading, up to the next version's."""
-    found = re.search(rf"^## {re.escape(version)}( .*)?\n(.*?)(?=^## |\Z)", changelog, re.DOTALL | re.MULTILINE)
+    found = re.search(rf"^## {re.escape(version)}( [^\n]*)?\n(.*?)(?=^## |\Z)", changelog, re.DOTALL | re.MULTILINE)
     return found[2].strip() if found else None
 
 

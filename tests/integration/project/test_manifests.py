@@ -1,4 +1,4 @@
-"""The files of deploy/: Kubernetes accepts them, and their commands can be parsed. `make test-deploy` checks them all."""
+"""The files of deploy/ and the workflows pass the checkers of their kind, and commands can be parsed (make test-deploy)."""
 
 from __future__ import annotations
 
