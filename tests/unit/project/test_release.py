@@ -89,6 +89,13 @@ def test_jobs_write_only_what_they_must() -> None:
     assert {job: scopes for job, scopes in writes.items() if scopes} == WRITES
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.md")), ids=lambda path: path.name)
+def test_issue_template_has_a_title_and_names_existing_pages(path: Any) -> None:
+    _, header, text = path.read_text().split("---\n", 2)
+    assert {"name", "about"} <= set(yaml.safe_load(header))
+    assert [page for page in re.findall(r"docs/[\w/-]+\.md", text) if not (ROOT / page).exists()] == []
+
+
 def test_section_ends_before_the_next_version() -> None:
     changelog = "# Changelog\n\n## Unreleased\n\n## 0.2.0 - 2030-01-02\n\n### SQL\n\n* b\n\n## 0.1.0\n\n* a\n"
     assert section(changelog, "0.2.0") == "### SQL\n\n* b"
