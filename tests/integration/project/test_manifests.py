@@ -1,4 +1,4 @@
-"""The files of deploy/ and the workflows pass the checkers of their kind, and commands can be parsed (make test-deploy)."""
+"""The files of deploy/ and the workflows pass their checkers, and commands can be parsed (make test-deploy)."""
 
 from __future__ import annotations
 
