@@ -60,7 +60,7 @@ def build(tools: Path, commit: str, out: Path) -> tuple[Path, Path]:
     """Build the source distribution of a commit, and the wheel from it; return both."""
     with tempfile.TemporaryDirectory(prefix="millstream-dist-") as directory:
         source = extract(commit, Path(directory) / "millstream")
-        command = [tools, "-m", "build", "--no-isolation", "--outdir", out, source]
+        command = [str(tools), "-m", "build", "--no-isolation", "--outdir", str(out), str(source)]
         environment = os.environ | {"SOURCE_DATE_EPOCH": commit_time(commit)}
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode:
@@ -75,10 +75,25 @@ def write_sbom(tools: Path, wheel: Path, out: Path) -> Path:
         # Without pip: it is not a dependency.
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", directory], check=True)
         python = Path(directory) / "bin" / "python"
-        pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, wheel], check=True)
-        cyclonedx = [tools.parent / "cyclonedx-py", "environment", "--output-reproducible", "--output-format", "JSON"]
-        sbom = json.loads(subprocess.run([*cyclonedx, python], capture_output=True, check=True).stdout)
+        pip = [
+            sys.executable,
+            "-m",
+            "pip",
+            "--python",
+            str(python),
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+        ]
+        subprocess.run([*pip, str(wheel)], check=True)
+        cyclonedx = [
+            str(tools.parent / "cyclonedx-py"),
+            "environment",
+            "--output-reproducible",
+            "--output-format",
+            "JSON",
+        ]
+        sbom = json.loads(subprocess.run([*cyclonedx, str(python)], capture_output=True, check=True).stdout)
     text = json.dumps(described(sbom, wheel), indent=2, sort_keys=True) + "\n"
     subprocess.run([tools, "-c", VALIDATE], input=text, text=True, check=True)
     target = out / f"{wheel.name.removesuffix('-py3-none-any.whl')}.cdx.json"

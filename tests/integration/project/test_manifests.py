@@ -114,7 +114,8 @@ def test_entrypoint_is_valid_shell_script() -> None:
 
 def test_dockerfile_passes_hadolint() -> None:
     # Versions are not pinned: those of Debian (DL3008) and of dependencies (DL3013) get the fixes of each build.
-    command = [tool("hadolint"), "--ignore", "DL3008", "--ignore", "DL3013", DEPLOY / "Dockerfile"]
+    ignored = ("--ignore", "DL3008", "--ignore", "DL3013")
+    command = [str(tool("hadolint")), *ignored, str(DEPLOY / "Dockerfile")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -122,6 +123,6 @@ def test_dockerfile_passes_hadolint() -> None:
 def test_workflows_pass_actionlint_and_zizmor() -> None:
     done = subprocess.run([tool("actionlint"), "-no-color"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    command = [tool("zizmor"), "--offline", "--no-progress", "--min-severity", "medium", ".github"]
+    command = [str(tool("zizmor")), "--offline", "--no-progress", "--min-severity", "medium", ".github"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
