@@ -47,10 +47,24 @@ FOLDERS := test-unit test-integration test-properties test-spark test-servers
 $(FOLDERS): SHELL := bash -o pipefail
 test-spark: PYTEST_OPTIONS := --numprocesses 2 --dist loadfile
 $(FOLDERS): test-%: $(STAMP)
-	$(BIN)/python -m tests.again tests/$* $(PYTEST_OPTIONS) | sed -u 's/^/$*: /'
+	$(BIN)/python $(MEASURED) -m tests.again tests/$* $(PYTEST_OPTIONS) | sed -u 's/^/$*: /'
+
+# Lines and branches of src that these tests run, also in their subprocesses: a table by package, coverage.md and htmlcov/.
+COVERED := test-unit test-integration test-properties
+$(COVERED): MEASURED = $(if $(COVERAGE),-m coverage run)
+coverage: $(STAMP)
+	$(BIN)/python -m coverage erase
+	$(MAKE) --no-print-directory --keep-going COVERAGE=1 $(COVERED)
+	$(MAKE) --no-print-directory coverage-report
+
+# Of what `make COVERAGE=1 test-unit` and the others have recorded.
+coverage-report: $(STAMP)
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage html --quiet
+	$(BIN)/python -m tests.coverage
 
 # The long forms, hours in all; the nightly workflow runs them. `make test` has a short form of each.
-test-all: test test-portable test-shuffle test-ha test-upgrade test-cluster test-pyflink test-openapi simulate proof sql-oracle sql-order chaos chaos-cookbook soak soak-sql
+test-all: test test-portable test-shuffle test-ha test-upgrade test-cluster test-deploy test-pyflink test-openapi simulate proof sql-oracle sql-order chaos chaos-cookbook soak soak-sql
 
 # What tests of programs need on other systems than Linux: the unit tests and the local engine without Linux's own interfaces.
 PORTABLE := tests/unit tests/integration/checkpoint tests/integration/datastream tests/integration/jobmaster tests/integration/operators \
@@ -78,10 +92,14 @@ test-upgrade: $(STAMP)
 
 # Spark standalone, YARN and Kubernetes clusters; machines are killed, frozen, partitioned and added.
 test-cluster: $(STAMP)
-	$(BIN)/python -c "import sys; from bench.venvs import venv; sys.exit(venv('kubernetes-validate') is None)"
-	MILLSTREAM_TEST_CLUSTER=1 $(BIN)/python -m pytest tests/integration/project/test_manifests.py tests/spark/test_cluster.py tests/spark/test_yarn.py \
-		tests/spark/test_kubernetes.py
+	MILLSTREAM_TEST_CLUSTER=1 $(BIN)/python -m pytest tests/spark/test_cluster.py tests/spark/test_yarn.py tests/spark/test_kubernetes.py
 	$(BIN)/python -m tests.machines --rounds 1
+
+# Kubernetes manifests, Dockerfile and workflows, with kustomize, kubernetes-validate, hadolint, actionlint and zizmor.
+test-deploy: $(STAMP)
+	$(BIN)/python -c "import sys; from bench.venvs import venv; sys.exit(venv('deploy') is None)"
+	$(BIN)/python -m tests.support.go_tools
+	$(BIN)/python -m pytest -rs tests/integration/project/test_manifests.py
 
 # Comparison with apache-flink (installed into its own venv), and PyFlink's own tests.
 test-pyflink: $(STAMP)
@@ -103,8 +121,6 @@ sql-docs: $(STAMP)
 	$(BIN)/python -m tests.sql.reference
 
 # Generated parts of the documentation.
-.PHONY: config-docs diagrams screenshots
-
 # Update the tables of docs/reference/configuration.md from the declarations of options.
 config-docs: $(STAMP)
 	$(BIN)/python -m tests.documentation.configuration
@@ -139,6 +155,16 @@ docs: $(STAMP)
 # Show the documentation on http://127.0.0.1:8000, built again after each change.
 docs-serve: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --dev-addr 127.0.0.1:8000
+
+# Build the last commit's wheel and source distribution into dist/, with SBOM and checksums; the same bytes on each machine.
+dist: $(STAMP)
+	$(BIN)/python -m tests.release.dist
+
+# What a release must pass besides the tests: build twice, install and run the wheel on each supported Python.
+PYTHONS ?= 3.11 3.12 3.13
+release-check: dist
+	MILLSTREAM_TEST_DIST=dist MILLSTREAM_TEST_PYTHONS="$(PYTHONS)" $(BIN)/python -m pytest --verbose \
+		tests/integration/project/test_release.py tests/spark/test_install.py
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix src tests bench examples

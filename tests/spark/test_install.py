@@ -1,4 +1,8 @@
-"""The wheel, installed into an empty environment and run there."""
+"""The wheel, installed into an empty environment and run there.
+
+`make release-check` sets MILLSTREAM_TEST_DIST, the directory of the release's files, and MILLSTREAM_TEST_PYTHONS, the
+versions of Python to install the wheel for. Otherwise the wheel is built from the working tree, for this Python.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import venv
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +18,12 @@ from pathlib import Path
 import pytest
 
 from tests.spark.test_programs import readme_blocks
+from tests.support.interpreters import interpreter
 from tests.support.paths import ROOT
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "millstream-test"
+DIST = os.environ.get("MILLSTREAM_TEST_DIST")
+PYTHONS = os.environ.get("MILLSTREAM_TEST_PYTHONS", "{}.{}".format(*sys.version_info)).split()
 # The installation unpacks half a gigabyte; from pip's cache this takes seconds.
 pytestmark = pytest.mark.timeout(600)
 
@@ -32,17 +38,20 @@ def run(*command: str | Path, cwd: Path = ROOT) -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", directory, ROOT)
+    directory = ROOT / DIST if DIST else tmp_path_factory.mktemp("wheel")
+    if not DIST:
+        run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", directory, ROOT)
     (built,) = directory.glob("*.whl")
     return built
 
 
-@pytest.fixture
-def empty_venv() -> Iterator[Path]:
+@pytest.fixture(params=PYTHONS)
+def empty_venv(request: pytest.FixtureRequest) -> Iterator[Path]:
+    python = interpreter(request.param)
+    assert python is not None, f"There is no Python {request.param}: put python{request.param} into the PATH."
     CACHE.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(dir=CACHE))
-    venv.create(directory, with_pip=True)
+    run(python, "-m", "venv", directory)
     yield directory / "bin"
     shutil.rmtree(directory)
 
@@ -69,8 +78,10 @@ def test_wheel_contains_only_the_package(wheel: Path) -> None:
 def test_readme_program_runs_with_only_the_wheel_installed(wheel: Path, empty_venv: Path, tmp_path: Path) -> None:
     has_java = shutil.which("java") is not None or "JAVA_HOME" in os.environ
     run(empty_venv / "python", "-m", "pip", "install", "--quiet", f"{wheel}" if has_java else f"{wheel}[java]")
+    run(empty_venv / "python", "-m", "pip", "check")
     where = run(empty_venv / "python", "-c", "import millstream; print(millstream.__file__)", cwd=tmp_path)
     assert Path(where).is_relative_to(empty_venv.parent)
     assert run(empty_venv / "millstream", "doctor", cwd=tmp_path).endswith("Ready.\n")
     (tmp_path / "words.py").write_text(readme_blocks()[0])
+    assert run(empty_venv / "millstream", "run", "--local", "words.py", cwd=tmp_path) == readme_blocks()[1]
     assert run(empty_venv / "millstream", "run", "words.py", cwd=tmp_path) == readme_blocks()[1]
