@@ -94,13 +94,13 @@ def test_site_documents_methods_of_each_exported_class(site: Path) -> None:
     for name, thing in documented():
         exported = thing.__all__ if isinstance(thing, ModuleType) else []
         parts |= {f"{name}.{part}": getattr(thing, part) for part in exported} or {name: thing}
-    classes = {name: part for name, part in parts.items() if inspect.isclass(part) and public_methods(part)}
+    classes = {name: part for name, part in parts.items() if inspect.isclass(part) and documented_methods(part)}
     assert len(classes) > 200
     missing = [name for name in classes if name not in names]
     # An inherited method is at the class, or at a base class that is documented too.
     homes = {part: name for name, part in classes.items()}
     for name, cls in classes.items():
-        for method, owner in public_methods(cls).items():
+        for method, owner in documented_methods(cls).items():
             owners = [homes[base] for base in cls.__mro__ if base in homes]
             owners.append(f"{owner.__module__}.{owner.__qualname__}")
             if not any(f"{each}.{method}" in names for each in owners):
@@ -108,7 +108,7 @@ def test_site_documents_methods_of_each_exported_class(site: Path) -> None:
     assert missing == []
 
 
-def public_methods(cls: type) -> dict[str, type]:
+def documented_methods(cls: type) -> dict[str, type]:
     """Return the methods that a class has from ours, with the class of each; not undocumented or missing ones."""
     methods: dict[str, tuple[type, object]] = {}
     for owner in cls.__mro__:

@@ -1,14 +1,17 @@
-"""Every public method has a docstring, and every one of streams, state, windows and patterns an example."""
+"""Public methods have docstrings, those of streams, tables, state and windows examples; the API reference has them."""
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import re
 from collections.abc import Iterator
 from functools import reduce
+from pkgutil import resolve_name
+from types import ModuleType
 
-from millstream import table
+import pytest
+
+from millstream import cep, common, datastream, metrics, table, testing
 from millstream.cep import Pattern
 from millstream.datastream import (
     AllWindowedStream,
@@ -70,16 +73,11 @@ NO_EXAMPLE = {
 }
 
 
-def documented() -> list[str]:
-    """The modules in the API reference of `make docs`."""
-    text = (ROOT / "Makefile").read_text().replace("\\\n", " ")
-    lists = dict(re.findall(r"^(\w+) := (.*)$", text, re.MULTILINE))
-    words = re.sub(r"\$\(addprefix ([\w.]+),\$\((\w+)\)\)", lambda m: _prefixed(m[1], lists[m[2]]), lists["DOCUMENTED"])
-    return [f"millstream.{word}" for word in words.split()]
-
-
-def _prefixed(prefix: str, words: str) -> str:
-    return " ".join(prefix + word for word in words.split())
+def documented() -> Iterator[tuple[str, object]]:
+    """Yield the modules, classes and functions in the API reference with their names."""
+    for page in sorted((ROOT / "docs" / "reference" / "api").rglob("*.md")):
+        for name in re.findall(r"^::: ([\w.]+)$", page.read_text(), re.MULTILINE):
+            yield name, resolve_name(name)
 
 
 def silent(cls: type) -> Iterator[str]:
@@ -172,12 +170,21 @@ def test_methods_without_example_names_the_class_that_documents_them() -> None:
 
 
 def test_public_methods_have_docstrings() -> None:
-    modules = documented()
-    assert len(modules) > 20
+    things = [thing for _, thing in documented()]
+    assert len(things) > 150
     undocumented: set[str] = set()
-    for module in map(importlib.import_module, modules):
-        for name in getattr(module, "__all__", vars(module)):
-            cls = getattr(module, name)
-            if inspect.isclass(cls) and cls.__module__.startswith("millstream") and not name.startswith("_"):
-                undocumented |= set(silent(cls))
+    for thing in things:
+        names = thing.__all__ if isinstance(thing, ModuleType) else []
+        for part in [thing, *(getattr(thing, name) for name in names)]:
+            if inspect.isclass(part) and part.__module__.startswith("millstream"):
+                undocumented |= set(silent(part))
     assert undocumented == set()
+
+
+@pytest.mark.parametrize("package", [cep, common, datastream, metrics, table, testing], ids=lambda p: p.__name__)
+def test_api_reference_contains_exported_names(package: ModuleType) -> None:
+    parts: list[object] = []
+    for _, thing in documented():
+        parts += [getattr(thing, name) for name in thing.__all__] if isinstance(thing, ModuleType) else [thing]
+    missing = [name for name in package.__all__ if not any(getattr(package, name) is part for part in parts)]
+    assert missing == [], "add a line to a page in docs/reference/api"
