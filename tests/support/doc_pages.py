@@ -33,7 +33,7 @@ def run_page(page: Path, folder: Path) -> None:
     """Save the files and run the commands of a page, in order, in a folder.
 
     Indented lines right before a fenced block without a language are commands, and the block is their output, in which
-    `...` stands for any text. Other indented lines are not run.
+    `...` stands for any text. Indented lines that begin with `mkdir` make input, and are run. Others are not.
     """
     for name, body, commands in _steps(page):
         if name:
@@ -52,6 +52,8 @@ def _steps(page: Path) -> list[tuple[str, str, str]]:
         follows = commands and not text[end : block.start()].strip()
         if body is None:
             commands, end = re.sub("^    ", "", block[0], flags=re.MULTILINE), block.end()
+            if commands.startswith("mkdir "):
+                steps.append(("", "", commands))
             continue
         if name := _NAME.match(body):
             steps.append((name[1], body, ""))
