@@ -10,6 +10,7 @@ from types import ModuleType
 
 import pytest
 
+from millstream.testing.servers.databases import PostgresServer
 from millstream.testing.servers.kafka import KafkaBroker
 from tests.support.doc_pages import files_of
 from tests.support.paths import DOCS
@@ -39,3 +40,12 @@ def test_kafka_guide_writes_once_despite_failure(import_from: Import, kafka: Kaf
     topics = {'"orders"': '"guide-orders"', '"totals"': '"guide-totals"'}
     page = import_from("kafka-to-kafka.md", "test_pipeline", topics)
     page.test_totals_are_written_once_despite_a_failure(kafka)
+
+
+def test_lake_guide_follows_changes_of_table(import_from: Import, postgres: PostgresServer, tmp_path: Path) -> None:
+    import psycopg
+
+    page = import_from("cdc-to-lake.md", "test_lake", {"'slot.name' = 'lake'": "'slot.name' = 'guide_lake'"})
+    page.test_changes_reach_the_lake_and_the_totals(postgres, tmp_path)
+    with psycopg.connect(postgres.conninfo(), autocommit=True) as connection:
+        connection.execute("SELECT pg_drop_replication_slot('guide_lake')")
