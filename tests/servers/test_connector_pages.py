@@ -31,7 +31,7 @@ SECONDS = 60.0
 
 def program(page: str, replaced: dict[str, str]) -> str:
     """Return the first program of a page."""
-    text = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)[0]
+    text = re.findall(r"```python\n(.*?)```", (DOCS / "reference" / page).read_text(), re.DOTALL)[0]
     for old, new in replaced.items():
         assert old in text
         text = text.replace(old, new)
@@ -92,7 +92,7 @@ def test_kafka_page_program_runs(run: Run, kafka: KafkaBroker) -> None:
     kafka.create_topic("orders", 2)
     kafka.create_topic("totals")
     kafka.send("orders", ["a", "b"])
-    run("kafka.md", {"localhost:9092": kafka.bootstrap})
+    run("connectors/kafka.md", {"localhost:9092": kafka.bootstrap})
     until(lambda: sorted(kafka.read("totals")) == [b"A", b"B"])
     assert sorted(read_committed(kafka.bootstrap, "totals")) == [b"A", b"B"]
 

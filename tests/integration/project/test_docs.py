@@ -1,4 +1,4 @@
-"""The documentation: its programs print the documented output. test_site.py checks its links."""
+"""The documentation: its programs and commands print the documented output. test_site.py checks its links."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.doc_pages import has_commands, run_page
 from tests.support.paths import ROOT
 
-TUTORIAL = ROOT / "docs" / "get-started" / "tutorial"
+GUIDES = [page for part in ("get-started", "guides") for page in sorted((ROOT / "docs" / part).rglob("*.md"))]
 
 
 # The index has the interface of sources instead; test_source_contract.py runs its example.
@@ -35,18 +36,11 @@ def test_connector_pages_have_importable_example(page: Path) -> None:
     assert {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} <= defined
 
 
-@pytest.mark.parametrize("page", sorted(TUTORIAL.glob("*.md")), ids=lambda page: page.stem)
-def test_tutorial_programs_print_documented_output(page: Path, tmp_path: Path) -> None:
-    match = re.search(
-        r"```python\n# (\S+)\n(.*?)```.*?\n    (millstream run .*?)\n.*?```\n(.*?)```", page.read_text(), re.DOTALL
-    )
-    assert match is not None
-    name, program, command, promised = match.groups()
-    (tmp_path / name).write_text(program)
-    line = command.replace("millstream run", f"{sys.executable} -m millstream.cli.main run")
-    done = subprocess.run(line, shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert done.stdout == promised, done.stderr
-    assert done.stderr == "millstream: running in this process, without Spark (millstream.engine=local)\n"
+@pytest.mark.parametrize(
+    "page", [page for page in GUIDES if has_commands(page)], ids=lambda page: str(page.relative_to(ROOT / "docs"))
+)
+def test_page_commands_print_documented_output(page: Path, tmp_path: Path) -> None:
+    run_page(page, tmp_path)
 
 
 def test_sql_page_programs_run_in_order(tmp_path: Path) -> None:
