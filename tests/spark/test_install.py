@@ -69,8 +69,8 @@ def test_wheel_contains_only_the_package(wheel: Path) -> None:
     assert packaged == {str(p.relative_to(ROOT / "src")) for p in files_of_tree}
     assert "millstream/py.typed" in packaged
     others = [n for n in packaged if not n.endswith((".py", "py.typed", "_keys.txt"))]
-    # Besides code, the wheel holds only the files of the dashboard.
-    assert all(n.startswith("millstream/service/page/") for n in others), others
+    # Besides code, the wheel holds only the files of the dashboard and the templates of projects.
+    assert all(n.startswith(("millstream/service/page/", "millstream/cli/templates/")) for n in others), others
     assert wheel.stat().st_size < 2_200_000
 
 

@@ -6,6 +6,7 @@ import os
 import sys
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 
 import click
 from click.shell_completion import get_completion_class
@@ -15,6 +16,7 @@ from millstream.cli.output import JSON, print_json, print_result
 from millstream.cli.program import load_plan, run_program
 from millstream.cli.progress_line import LiveLine
 from millstream.cli.settings import (
+    CONFIG,
     DEFINES,
     PARALLELISM,
     PROGRAM,
@@ -37,6 +39,7 @@ _LAZY_COMMANDS = {
     "completion": ("millstream.cli.main", "completion"),
     "explain": ("millstream.cli.explain_and_logs", "explain"),
     "history": ("millstream.cli.history", "history"),
+    "init": ("millstream.cli.init", "init"),
     "list": ("millstream.cli.job_commands", "list_jobs"),
     "logs": ("millstream.cli.explain_and_logs", "logs"),
     "replay": ("millstream.cli.replay", "replay"),
@@ -107,6 +110,7 @@ def cli() -> None:
 )
 @click.option("-d", "--detached", is_flag=True, help="Return once the job is started; implies -t session.")
 @click.option("--local", is_flag=True, help="Run in this process, without Spark: starts in a fraction of a second.")
+@CONFIG
 @DEFINES
 @click.option("-s", "--from-savepoint", metavar="PATH", help="Start from a savepoint.")
 @click.option("--from-checkpoint", metavar="PATH|latest", help="Start from a checkpoint, or from the newest one.")
@@ -129,6 +133,7 @@ def run(
     target: str | None,
     detached: bool,
     local: bool,
+    config_file: Path | None,
     defines: tuple[str, ...],
     from_savepoint: str | None,
     from_checkpoint: str | None,
@@ -147,7 +152,7 @@ def run(
     is_session = target in ("remote", "session") or (detached and target is None)
     if target == "yarn-application":
         master = master or "yarn"
-    settings = as_settings(defines, parallelism, None if is_session else master)
+    settings = as_settings(defines, parallelism, None if is_session else master, config_file)
     dependencies = {
         "python.files": files,
         "python.archives": archives,
@@ -188,6 +193,7 @@ def run(
 
 @cli.command(context_settings=PROGRAM)
 @PARALLELISM
+@CONFIG
 @DEFINES
 @click.option("--svg", is_flag=True, help="Draw the job graph instead of printing the plan.")
 @click.option("--memory", is_flag=True, help="Print the memory model of the settings instead; needs no program.")
@@ -196,6 +202,7 @@ def run(
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def info(
     parallelism: int | None,
+    config_file: Path | None,
     defines: tuple[str, ...],
     svg: bool,
     memory: bool,
@@ -204,18 +211,19 @@ def info(
     arguments: tuple[str, ...],
 ) -> None:
     """Print a program's plan as JSON, without running it."""
+    settings = as_settings(defines, parallelism, None, config_file)
     if memory:
         from millstream.cli.memory import facts, report
         from millstream.common.configuration import Configuration
 
-        config = Configuration.from_dict(as_settings(defines, parallelism))
+        config = Configuration.from_dict(settings)
         print_json(facts(config)) if as_json else click.echo(report(config))
         return
     if svg and as_json:
         raise click.UsageError("--svg draws the job graph, and --json prints the plan: use one of them.")
     if program is None:
         raise click.UsageError("Missing argument 'PROGRAM'.")
-    planned = load_plan(program, list(arguments), as_settings(defines, parallelism))
+    planned = load_plan(program, list(arguments), settings)
     click.echo(draw(planned.job_graph()) if svg else planned.json())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import sys
+from pathlib import Path
 
 import click
 
@@ -14,7 +15,7 @@ from millstream.checkpoint.savepoint_editor import dispose_savepoint, sign_savep
 from millstream.cli.job_commands import at_service, take_savepoint
 from millstream.cli.output import JSON, print_json, print_result, table
 from millstream.cli.program import load_plan
-from millstream.cli.settings import DEFINES, PARALLELISM, PROGRAM, as_settings
+from millstream.cli.settings import CONFIG, DEFINES, PARALLELISM, PROGRAM, as_settings
 from millstream.cli.state import heading, open_inspection
 from millstream.common.configuration import Configuration
 from millstream.datastream.launch_context import ProgramPlanned
@@ -52,6 +53,7 @@ def take(job: str, directory: str | None, as_json: bool, address: str | None, to
 @PARALLELISM
 @click.option("-n", "--allow-non-restored-state", is_flag=True, help="Allow state that matches no operator.")
 @JSON
+@CONFIG
 @DEFINES
 @click.argument("program", type=click.Path(exists=True, dir_okay=False))
 @click.argument("path")
@@ -60,6 +62,7 @@ def check(
     parallelism: int | None,
     allow_non_restored_state: bool,
     as_json: bool,
+    config_file: Path | None,
     defines: tuple[str, ...],
     program: str,
     path: str,
@@ -73,7 +76,7 @@ def check(
     inspection = open_inspection(path, defines)
     # The program's output is not part of the result.
     with contextlib.redirect_stdout(sys.stderr):
-        plan = _job_plan(load_plan(program, list(arguments), as_settings(defines, parallelism)))
+        plan = _job_plan(load_plan(program, list(arguments), as_settings(defines, parallelism, None, config_file)))
         report = check_upgrade(inspection, plan, declared_states(plan))
     is_compatible = report.is_compatible(allow_non_restored_state)
     if as_json:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import click
 
 from millstream.checkpoint.origin import CLAIM_MODE, IGNORE_UNCLAIMED, LATEST, PATH
@@ -11,6 +14,12 @@ from millstream.common.pipeline_options import ENGINE, EngineChoice
 # Arguments after the program are the program's own.
 PROGRAM = {"allow_interspersed_args": False}
 DEFINES = click.option("-D", "defines", multiple=True, metavar="KEY=VALUE", help="A setting; spark.* goes to Spark.")
+CONFIG = click.option(
+    "--config",
+    "config_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file of settings, `key: value` lines as in Flink's config.yaml; -D overrides them.",
+)
 PARALLELISM = click.option("-p", "--parallelism", type=click.IntRange(min=1), help="Default parallelism.")
 
 # Settings that are paths. By name, because their modules are imported lazily.
@@ -28,20 +37,50 @@ _PATHS = frozenset(
 )
 
 
-def as_settings(defines: tuple[str, ...], parallelism: int | None = None, master: str | None = None) -> dict[str, str]:
+def as_settings(
+    defines: tuple[str, ...],
+    parallelism: int | None = None,
+    master: str | None = None,
+    config_file: Path | None = None,
+) -> dict[str, str]:
     """Return the settings of options, with absolute paths: programs and clusters may run in other directories."""
-    settings: dict[str, str] = {}
+    settings = {} if config_file is None else file_settings(config_file)
     for define in defines:
         key, separator, value = define.partition("=")
         if not separator or not key:
             raise click.UsageError(f"-D {define} is not of the form key=value.")
-        is_path = key in _PATHS and value not in ("", LATEST)
-        settings[key] = absolute_url(value) if is_path else value
+        settings[key] = absolute_url(value) if _is_path(key, value) else value
     if parallelism is not None:
         settings["parallelism.default"] = str(parallelism)
     if master is not None:
         settings["spark.master"] = master
     return settings
+
+
+def file_settings(file: Path) -> dict[str, str]:
+    """Return the settings of a file; relative paths in it begin at its directory."""
+    settings: dict[str, str] = {}
+    for number, line in enumerate(file.read_text().splitlines(), 1):
+        text = "" if line.lstrip().startswith("#") else line.partition(" #")[0]
+        if not text.strip() or text.strip() == "---":
+            continue
+        key, separator, value = text.partition(":")
+        value = value.strip()
+        if not separator or not value or key != key.strip():
+            raise click.UsageError(
+                f"{file}, line {number}: {line.strip()!r} is not of the form `key: value`: write every key in full on "
+                "a line of its own, such as `execution.checkpointing.interval: 10 s`."
+            )
+        if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
+            value = value[1:-1]
+        settings[key] = value
+        if _is_path(key, value) and "://" not in value:
+            settings[key] = os.path.normpath(os.path.join(file.absolute().parent, os.path.expanduser(value)))
+    return settings
+
+
+def _is_path(key: str, value: str) -> bool:
+    return key in _PATHS and value not in ("", LATEST)
 
 
 def choose_engine(settings: dict[str, str], local: bool, master: str | None) -> None:

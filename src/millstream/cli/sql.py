@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from millstream.cli.settings import DEFINES, PARALLELISM, as_settings, choose_engine
+from millstream.cli.settings import CONFIG, DEFINES, PARALLELISM, as_settings, choose_engine
 from millstream.common.known_keys import check_keys
 from millstream.datastream.launch_context import end_signals
 from millstream.service.registry import Registry
@@ -29,6 +29,7 @@ HISTORY = ".millstream-sql-history"
 @PARALLELISM
 @click.option("-m", "--master", help="Spark master; default local[*].")
 @click.option("--local", is_flag=True, help="Run in this process, without Spark: starts in a fraction of a second.")
+@CONFIG
 @DEFINES
 @click.option("-i", "--init", help="Run the statements of a file or URL first, without printing them.")
 @click.option("-f", "--file", "file", help="Run the statements of a file or URL.")
@@ -38,6 +39,7 @@ def sql(
     parallelism: int | None,
     master: str | None,
     local: bool,
+    config_file: Path | None,
     defines: tuple[str, ...],
     init: str | None,
     file: str | None,
@@ -49,7 +51,7 @@ def sql(
     from millstream.datastream.launch_context import watch_jobs
     from millstream.gateway.session import Session
 
-    settings = as_settings(defines, parallelism, master)
+    settings = as_settings(defines, parallelism, master, config_file)
     if file is not None and text is not None:
         raise click.UsageError("-f runs the statements of a file, and -e those of its argument: use one of them.")
     choose_engine(settings, local, master)
