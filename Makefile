@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 demo: $(STAMP)
-	@$(BIN)/python examples/demo.py
+	@$(BIN)/millstream demo
 
 lint: $(STAMP)
 	$(BIN)/ruff check src tests bench examples

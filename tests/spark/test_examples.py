@@ -19,8 +19,7 @@ from tests.support.paths import ROOT
 EXAMPLES = ROOT / "examples"
 # This example starts its own servers; test_sql_kafka.py runs it with existing ones.
 SERVED = "customers_and_orders"
-# The demo draws its orders at random over time; test_programs.py runs it.
-NAMES = sorted(p.stem for p in EXAMPLES.glob("*.py") if p.stem not in ("demo", SERVED))
+NAMES = sorted(p.stem for p in EXAMPLES.glob("*.py") if p.stem != SERVED)
 pytestmark = pytest.mark.spark
 
 

@@ -1,4 +1,4 @@
-"""The prompt of `millstream sql` on a terminal, for tests."""
+"""Commands of `millstream` on a terminal, such as the SQL prompt, for tests."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ PROMPT = "Millstream SQL> "
 
 
 class Terminal:
-    """The prompt on a terminal."""
+    """A command on a terminal."""
 
-    def __init__(self, folder: Path, options: Sequence[str], seconds: float) -> None:
-        """Start the prompt.
+    def __init__(self, folder: Path, words: Sequence[str], seconds: float) -> None:
+        """Start the command.
 
         Args:
             folder: the working directory.
-            options: the command-line options.
+            words: the command and its options.
             seconds: the timeout for expected output.
         """
         self._seconds = seconds
@@ -34,9 +34,9 @@ class Terminal:
         if self.pid == 0:
             os.environ |= {"TERM": "xterm", "COLUMNS": "100", "LINES": "30"}
             os.chdir(folder)
-            # A background job of a shell ignores Ctrl-C, and the prompt would inherit that.
+            # A background job of a shell ignores Ctrl-C, and the command would inherit that.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
-            os.execv(sys.executable, [sys.executable, "-m", "millstream", "sql", *options, "-hist", "history"])
+            os.execv(sys.executable, [sys.executable, "-m", "millstream", *words])
         self.unread_output = ""
 
     def sees(self, pattern: str, pressing: str = "") -> str:
@@ -57,7 +57,7 @@ class Terminal:
             try:
                 self.unread_output += os.read(self.fd, 65536).decode("utf-8", "replace")
             except OSError:
-                pytest.fail(f"the prompt has ended: {self.unread_output[-3000:]}")
+                pytest.fail(f"the command has ended: {self.unread_output[-3000:]}")
         self.unread_output = self.unread_output[match.end() :]
         return match.group()
 
@@ -65,7 +65,7 @@ class Terminal:
         os.write(self.fd, text.encode())
 
     def ends(self) -> int:
-        """Wait until the prompt has ended; return its exit code."""
+        """Wait until the command has ended; return its exit code."""
         try:
             while os.read(self.fd, 65536):
                 pass
@@ -74,10 +74,15 @@ class Terminal:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
+def terminal_with(folder: Path, *options: str, seconds: float = 40) -> contextlib.AbstractContextManager[Terminal]:
+    """Start the SQL prompt, and kill it when the test ends."""
+    return terminal_of(folder, "sql", *options, "-hist", "history", seconds=seconds)
+
+
 @contextlib.contextmanager
-def terminal_with(folder: Path, *options: str, seconds: float = 40) -> Iterator[Terminal]:
-    """Start the prompt, and kill it when the test ends."""
-    terminal = Terminal(folder, options, seconds)
+def terminal_of(folder: Path, *words: str, seconds: float = 40) -> Iterator[Terminal]:
+    """Start a command, and kill it when the test ends."""
+    terminal = Terminal(folder, words, seconds)
     try:
         yield terminal
     finally:

@@ -37,6 +37,7 @@ _LAZY_COMMANDS = {
     "checkpoint": ("millstream.cli.job_commands", "checkpoint"),
     "cluster": ("millstream.cli.cluster", "cluster"),
     "completion": ("millstream.cli.main", "completion"),
+    "demo": ("millstream.cli.demo", "demo"),
     "explain": ("millstream.cli.explain_and_logs", "explain"),
     "history": ("millstream.cli.history", "history"),
     "init": ("millstream.cli.init", "init"),
