@@ -21,11 +21,15 @@ $(STAMP): pyproject.toml
 demo: $(STAMP)
 	@$(BIN)/millstream demo
 
+# The demo's orders through real Kafka and PostgreSQL, until Ctrl-C: make playground [OPTIONS=--local].
+playground: $(STAMP)
+	@$(BIN)/python examples/playground/playground.py $(OPTIONS)
+
 lint: $(STAMP)
 	$(BIN)/ruff check src tests bench examples
 	$(BIN)/ruff format --check src tests bench examples
 	$(BIN)/mypy
-	$(BIN)/mypy examples/*.py
+	$(BIN)/mypy examples/*.py examples/playground/*.py
 	@# Names that macOS lacks are errors.
 	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin --package millstream
 	$(BIN)/lint-imports
