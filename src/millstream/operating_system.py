@@ -110,6 +110,13 @@ class Portable:
         """Return the parent of a process; 0 if there is no such process."""
         return int(_ps(pid, "ppid") or 0)
 
+    def descendants(self) -> dict[int, str]:
+        """Return the names of the processes that this process has started, and of those that they have, by id."""
+        command = ["ps", "-A", "-o", "pid=,ppid=,comm="]
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        rows = [line.split(None, 2) for line in text.splitlines()]
+        return _descendants({int(row[0]): (int(row[1]), row[2]) for row in rows if len(row) == 3})
+
     def command_line(self, pid: int) -> list[str]:
         """Return the words of a process's command line."""
         return (_ps(pid, "args") or "").split()
@@ -205,6 +212,17 @@ def _ps(pid: int, column: str) -> str | None:
     return text or None
 
 
+def _descendants(processes: dict[int, tuple[int, str]]) -> dict[int, str]:
+    """Return the names of this process's descendants, from the parents and names of all processes."""
+    found: dict[int, str] = {}
+    parents = {os.getpid()}
+    while parents:
+        children = {pid: name for pid, (parent, name) in processes.items() if parent in parents and pid not in found}
+        found |= children
+        parents = set(children)
+    return found
+
+
 def _seconds(text: str) -> float:
     """Return the seconds of a time of ps, such as 01:02.5 or 3-04:05:06."""
     days, _, clock = text.rpartition("-")
@@ -259,6 +277,14 @@ if sys.platform == "linux":
         def parent(self, pid: int) -> int:
             fields = _stat(pid)
             return int(fields[_PARENT]) if fields else 0
+
+        def descendants(self) -> dict[int, str]:
+            processes = {}
+            for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+                fields = _stat(pid)
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{pid}/comm") as f:
+                    processes[pid] = int(fields[_PARENT]) if fields else 0, f.read().rstrip("\n")
+            return _descendants(processes)
 
         def command_line(self, pid: int) -> list[str]:
             try:

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.spark.test_programs import readme_blocks
+from tests.support.demo_output import check_demo_output
 from tests.support.interpreters import interpreter
 from tests.support.paths import ROOT
 
@@ -85,3 +86,9 @@ def test_readme_program_runs_with_only_the_wheel_installed(wheel: Path, empty_ve
     (tmp_path / "words.py").write_text(readme_blocks()[0])
     assert run(empty_venv / "millstream", "run", "--local", "words.py", cwd=tmp_path) == readme_blocks()[1]
     assert run(empty_venv / "millstream", "run", "words.py", cwd=tmp_path) == readme_blocks()[1]
+    # Templates and the demo's program are in the wheel; neither needs anything else.
+    run(empty_venv / "millstream", "init", "first", cwd=tmp_path)
+    project = tmp_path / "first"
+    counts = run(empty_venv / "millstream", "run", "--local", "--config", "config.yaml", "first.py", cwd=project)
+    assert "('to', 4)" in counts
+    check_demo_output(run(empty_venv / "millstream", "demo", "--local", cwd=tmp_path))

@@ -20,6 +20,7 @@ import click
 
 from millstream.common.aliases import Value
 from millstream.common.errors import JavaNotFoundError, MillstreamError
+from millstream.operating_system import system
 
 # Imported when the tour starts: they import SQL and the job master.
 if TYPE_CHECKING:
@@ -212,13 +213,16 @@ class Tour:
         say = self._screen.say
         self._title("2 of 5: recovery")
         before, failed_at = self.job.view, time.monotonic()
-        if self._is_local:
-            say("Without Spark there is no worker process to kill. Instead, a function raises an exception.")
-            self._failure.touch()
-        else:
-            slots = self._slots()
+        slots = [] if self._is_local else slot_processes()
+        if slots:
             os.kill(slots[0], signal.SIGKILL)
             say(f"Killed worker process {slots[0]} of {', '.join(map(str, slots))} (kill -9).")
+        else:
+            reason = "Without Spark there is no worker process to kill"
+            if not self._is_local:
+                reason = "On this system worker processes have no names by which to find them"
+            say(f"{reason}. Instead, a function raises an exception.")
+            self._failure.touch()
         self._await(lambda: self.job.view.restarts > before.restarts)
         failed = self.job.view
         latest = failed.checkpoints.latest
@@ -228,8 +232,8 @@ class Tour:
         say(f"The job has failed: {next(line for line in reason if 'Traceback' not in line)}")
         self._await(lambda: self._checkpoint() > latest.id)
         say(f"It was restored from checkpoint {latest.id} and works again after {time.monotonic() - failed_at:.1f} s.")
-        if not self._is_local:
-            say(f"Its worker processes are {', '.join(map(str, self._slots()))} now.")
+        if slots:
+            say(f"Its worker processes are {', '.join(map(str, slot_processes()))} now.")
         say("Orders since that checkpoint were processed again, and count once in the results.")
         windows = len(self._windows())
         self._watch(lambda: len(self._windows()) >= windows + 2, "take a savepoint and stop the job")
@@ -307,12 +311,6 @@ class Tour:
         latest = self.job.view.checkpoints.latest
         return 0 if latest is None else latest.id
 
-    def _slots(self) -> list[int]:
-        slots = slot_processes()
-        if not slots:
-            raise MillstreamError("The demo finds no worker processes of its job: use `millstream demo --local`.")
-        return slots
-
     def _page(self) -> str | None:
         from millstream.service.run_file import running_services
 
@@ -386,23 +384,8 @@ class Tour:
 
 
 def slot_processes() -> list[int]:
-    """Return the processes of this program's slots, in order."""
-    processes: dict[int, tuple[int, str]] = {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            stat = Path("/proc", name, "stat").read_text()
-        except (FileNotFoundError, ProcessLookupError):
-            # It has ended meanwhile.
-            continue
-        command, _, rest = stat.partition("(")[2].rpartition(")")
-        processes[int(name)] = int(rest.split()[1]), command
-
-    def is_own(pid: int) -> bool:
-        while pid in processes and pid != os.getpid():
-            pid = processes[pid][0]
-        return pid == os.getpid()
-
-    slots = {pid: command for pid, (_, command) in processes.items() if command.startswith(_SLOT) and is_own(pid)}
+    """Return the processes of this program's slots, in order; none where processes have no names of their own."""
+    slots = {pid: name for pid, name in system.descendants().items() if name.startswith(_SLOT)}
     return sorted(slots, key=lambda pid: slots[pid])
 
 

@@ -55,6 +55,22 @@ def test_boot_is_stable(system: Portable) -> None:
     assert system.boot() == type(system)().boot() != ""
 
 
+def test_descendants_are_children_and_their_children(system: Portable, sleeping: subprocess.Popen[bytes]) -> None:
+    # A shell with one child: an exec would replace it.
+    with subprocess.Popen(["sh", "-c", "sleep 600 & echo $!; wait"], stdout=subprocess.PIPE, text=True) as shell:
+        assert shell.stdout is not None
+        grandchild = int(shell.stdout.readline())
+        descendants = system.descendants()
+        os.kill(grandchild, signal.SIGKILL)
+    assert {pid: descendants.get(pid) for pid in (sleeping.pid, shell.pid, grandchild, os.getpid(), 1)} == {
+        sleeping.pid: "sleep",
+        shell.pid: "sh",
+        grandchild: "sleep",
+        os.getpid(): None,
+        1: None,
+    }
+
+
 def test_parent_and_command_line_describe_child(system: Portable, sleeping: subprocess.Popen[bytes]) -> None:
     assert system.parent(sleeping.pid) == os.getpid()
     assert [word for word in system.command_line(sleeping.pid) if word] == ["sleep", "600"]
