@@ -20,6 +20,7 @@ def check_demo_output(text: str) -> None:
         r"== 4 of 5: upgrade\n",
         r"\+   SELECT window_end, product, .*\n",
         r"The new version continues the windows of the old one\.\n",
+        r"The page of its job: http://127\.0\.0\.1:[0-9]+/#/jobs/[0-9a-f]{32}\n",
         r"\norders, largest +bread +cheese +olives +wine\n",
         r"== 5 of 5: check\n",
     ]

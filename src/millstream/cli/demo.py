@@ -228,8 +228,8 @@ class Tour:
         latest = failed.checkpoints.latest
         if latest is None:
             raise MillstreamError("The demo's job failed before its first checkpoint: run the demo again.")
-        reason = [line for line in failed.failures[-1].message.splitlines() if line and not line.startswith(" ")]
-        say(f"The job has failed: {next(line for line in reason if 'Traceback' not in line)}")
+        message = [line for line in failed.failures[-1].message.splitlines() if line and not line.startswith(" ")]
+        say(f"The job has failed: {next(line for line in message if 'Traceback' not in line)}")
         self._await(lambda: self._checkpoint() > latest.id)
         say(f"It was restored from checkpoint {latest.id} and works again after {time.monotonic() - failed_at:.1f} s.")
         if slots:
@@ -260,6 +260,8 @@ class Tour:
         self._start({"execution.state-recovery.path": savepoint}, with_products=True)
         self._await(lambda: len(self._windows()) > windows)
         self._screen.say("\nThe new version continues the windows of the old one.")
+        if (url := self._page()) is not None:
+            self._screen.say(f"The page of its job: {url}")
         self._watch(
             lambda: len(self._windows()) >= windows + 2 and bool(self._results.products),
             "end the job and check its results",
