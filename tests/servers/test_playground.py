@@ -27,7 +27,13 @@ def playground(*options: str) -> Iterator[subprocess.Popen[str]]:
     """Start the playground in its own process group, as a shell does, and end all its processes."""
     command = [sys.executable, "-u", str(ROOT / "examples" / "playground" / "playground.py"), *options]
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        # A background job of a shell ignores Ctrl-C, and the playground would inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         yield process
