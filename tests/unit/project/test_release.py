@@ -45,8 +45,9 @@ def make_targets(job: dict[str, Any]) -> Iterator[str]:
 
 
 def targets_of_makefile() -> set[str]:
-    (phony,) = re.findall(r"^\.PHONY: (.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    return set(phony.split())
+    text = (ROOT / "Makefile").read_text()
+    (folders,) = re.findall(r"^FOLDERS := (.*)", text, re.MULTILINE)
+    return {*re.findall(r"^([a-z-]+):", text, re.MULTILINE), *folders.split()}
 
 
 def project() -> dict[str, Any]:
