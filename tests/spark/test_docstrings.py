@@ -42,5 +42,5 @@ def test_docstring_example_prints_its_output_on_spark(module: str, name: str) ->
 
 
 def test_docstring_examples_that_use_spark_print_their_output() -> None:
-    tests = [test for module in modules_with_examples() for test in examples_of(module) if needs_spark(test)]
+    tests = [test for module in modules_with_examples("spark") for test in examples_of(module) if needs_spark(test)]
     assert not "".join(map(run_example, tests))

@@ -10,6 +10,7 @@ import doctest
 import importlib
 import linecache
 import os
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -27,16 +28,18 @@ IN_ORDER = {"parallelism.default": "1", "millstream.quiet": "true"}
 LOCAL = {**IN_ORDER, "millstream.engine": "local"}
 
 
-def modules_with_examples() -> list[str]:
-    """Return the names of the modules of src with examples; none is imported."""
-    paths = [path.relative_to(SOURCE) for path in sorted(SOURCE.rglob("*.py")) if ">>> " in path.read_text()]
+def modules_with_examples(word: str = "") -> list[str]:
+    """Return the names of the modules of src with examples, of those with a word in the code; none is imported."""
+    line = re.compile(rf"^ *(>>>|\.\.\.) .*{word}", re.MULTILINE | re.IGNORECASE)
+    paths = [path.relative_to(SOURCE) for path in sorted(SOURCE.rglob("*.py")) if line.search(path.read_text())]
     return [".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in paths]
 
 
 def examples_of(module: str) -> list[doctest.DocTest]:
     """Return the docstrings of a module that have examples; a class with two names counts once."""
     tests = doctest.DocTestFinder().find(importlib.import_module(module))
-    return list({test.lineno: test for test in tests if test.examples}.values())
+    # doctest knows no line of a property, so the line alone does not tell two docstrings apart.
+    return list({(test.lineno, test.docstring): test for test in tests if test.examples}.values())
 
 
 def source_of(test: doctest.DocTest) -> str:

@@ -28,3 +28,9 @@ def test_docstring_example_with_other_output_is_reported(tmp_path: Path, monkeyp
     test = next(t for t in examples_of("millstream.datastream.stream_operations") if t.name.endswith(".map"))
     test.examples[-1].want = "[2, 4, 7]\n"
     assert "Expected:\n    [2, 4, 7]\nGot:\n    [2, 4, 6]" in run_example(test)
+
+
+def test_examples_of_a_module_include_each_property() -> None:
+    module = "millstream.common.collection_types"
+    names = {test.name for test in examples_of(module)}
+    assert {f"{module}.MapTypeInfo.key_type", f"{module}.MapTypeInfo.value_type"} <= names
