@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from bench.performance import PAGES_WITH_FIGURES, filled, generated, stored
+from bench.performance import PAGES_WITH_FIGURES, filled, generated
+from bench.results import stored
 
 from tests.support.paths import ROOT
 
