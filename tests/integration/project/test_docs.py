@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.doc_pages import has_commands, run_page
+from tests.support.doc_pages import files_of, has_commands, run_page
 from tests.support.paths import ROOT
 
 GUIDES = [page for part in ("get-started", "guides") for page in sorted((ROOT / "docs" / part).rglob("*.md"))]
@@ -41,6 +41,23 @@ def test_connector_pages_have_importable_example(page: Path) -> None:
 )
 def test_page_commands_print_documented_output(page: Path, tmp_path: Path) -> None:
     run_page(page, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("page", "name", "source", "bounded"),
+    [
+        ("slow-job.md", "prices.py", "(order)", "(order, 1000)"),
+        ("slow-job.md", "faster.py", "(order)", "(order, 1000)"),
+        ("standalone.md", "words.py", ", 300, 100)", ", 300)"),
+    ],
+)
+def test_guide_programs_run_if_bounded(page: str, name: str, source: str, bounded: str, tmp_path: Path) -> None:
+    text = files_of(ROOT / "docs" / "guides" / page)[name]
+    assert source in text
+    (tmp_path / name).write_text(text.replace(source, bounded))
+    command = [sys.executable, "-m", "millstream.cli.main", "run", "--local", name]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 def test_sql_page_programs_run_in_order(tmp_path: Path) -> None:
