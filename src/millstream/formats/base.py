@@ -187,6 +187,10 @@ class MessageFormat(TableFormat):
         """Return a reader of files of messages; its records are batches of the fields."""
         return _Lines(self, fields)
 
+    def file_header(self, fields: Sequence[Field]) -> bytes:
+        """Return the line that begins each file, without its line end; empty if files have none."""
+        return b""
+
 
 class _Lines(StreamFormat):
     """Reads lines of messages, one batch for each block of a file."""
@@ -230,7 +234,7 @@ class FileTableFormat(TableFormat):
 _FORMATS = {
     "avro": "avro.table:AvroTableFormat",
     "canal-json": "changelog.table:CanalJsonFormat",
-    "csv": "csv.table:CsvFormat",
+    "csv": "csv.table:CsvFileFormat",
     "debezium-json": "changelog.table:DebeziumJsonFormat",
     "json": "json.table:JsonFormat",
     "maxwell-json": "changelog.table:MaxwellJsonFormat",
@@ -243,6 +247,7 @@ _FORMATS = {
 # Message formats, where they differ from file formats.
 _MESSAGES = {
     **{name: path for name, path in _FORMATS.items() if name not in ("orc", "parquet")},
+    "csv": "csv.table:CsvFormat",
     "avro": "avro.table:AvroMessageFormat",
     "avro-confluent": "avro.table:AvroConfluentFormat",
     "debezium-avro-confluent": "avro.table:DebeziumAvroConfluentFormat",

@@ -407,7 +407,9 @@ class RowFormatBuilder(_FormatBuilder):
 
     def __init__(self, base_path: str | os.PathLike[str], encoder: Encoder) -> None:
         encode = _method(encoder, "encode", "for_row_format takes an Encoder")
-        make_writer: MakeWriter = partial(RowWriter, encode=encode)
+        # An encoder may be any object with the method.
+        header = encoder.header() if isinstance(encoder, Encoder) else b""
+        make_writer: MakeWriter = partial(RowWriter, encode=encode, header=header)
         if isinstance(encoder, SimpleStringEncoder) and encoder.charset == "utf-8":
             make_writer = TextWriter
         super().__init__(base_path, make_writer, RollingPolicy.default_rolling_policy())
