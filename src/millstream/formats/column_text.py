@@ -249,10 +249,10 @@ def _strict_timestamps(zoned: bool, iso: bool, in_csv: bool) -> Callable[[str], 
 
 # --- reading values of inferred types
 
-_BIG_INTEGER = re.compile(r"-?(?:0|[1-9]\d*)", re.ASCII)
+_INTEGER = re.compile(r"0|-?[1-9]\d*", re.ASCII)
 _PLAIN_NUMBER = re.compile(r"-?(?:(?:0|[1-9]\d*)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _NO_NUMBERS = frozenset(["NaN", "nan", "Infinity", "-Infinity", "inf", "-inf"])
-# Doubles represent all integers up to this one.
+# Doubles represent all integers below this one.
 _MAX_EXACT = 1 << 53
 
 
@@ -287,7 +287,7 @@ def _exact_boolean(text: str) -> bool:
 
 def _exact_integer(text: str) -> int:
     stripped = text.strip()
-    if _BIG_INTEGER.fullmatch(stripped) is None:
+    if _INTEGER.fullmatch(stripped) is None:
         raise ValueError("it is not a whole number without leading zeros")
     number = int(stripped)
     if not -(1 << 63) <= number < 1 << 63:
@@ -305,9 +305,9 @@ def _exact_double(text: str) -> float:
 
 
 def exact_double(text: str) -> float:
-    """Return a number as a double; raise ValueError if it is infinite, or an integer that a double cannot represent."""
+    """Return a number as a double; raise ValueError for one that is infinite, or an integer with too many digits."""
     number = float(text)
-    if math.isinf(number) or (abs(number) > _MAX_EXACT and text.lstrip("-").isdigit() and int(number) != int(text)):
+    if math.isinf(number) or (abs(number) >= _MAX_EXACT and text.lstrip("-").isdigit()):
         raise ValueError("a DOUBLE cannot represent it")
     return number
 

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from millstream.common.aliases import Value
+from millstream.common.errors import MillstreamError
 from millstream.common.time import Duration
 from millstream.connectors.base import Source
 from millstream.connectors.files.partition_commit import PARTITION_COMMIT_OPTIONS, partition_commits
@@ -97,7 +98,13 @@ class PartitionedFiles:
             name, is_partition, text = part.partition("=")
             if is_partition and unquote(name) == column:
                 value = unquote(text)
-                return None if value == self._default else parser(self._types[column], "SQL")(value)
+                try:
+                    return None if value == self._default else parser(self._types[column], "SQL")(value)
+                except ValueError as e:
+                    raise MillstreamError(
+                        f"FileSource: {path}: {value!r} of the partition column '{column}' is not of type "
+                        f"{self._types[column]} ({e}); rename the directory, or declare the column as STRING."
+                    ) from None
         return None
 
     def is_partition(self, column: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
@@ -11,7 +10,7 @@ import pyarrow as pa
 from millstream.common.aliases import Value
 from millstream.common.errors import MillstreamError
 from millstream.common.types import Row
-from millstream.formats.base import FIX, Decoded, Malformed, MessageFormat
+from millstream.formats.base import FIX, Decoded, Malformed, MessageFormat, inference_advice, inferred_columns
 from millstream.formats.column_text import Decimals, exact_parser, plain_texts, strict_parser
 from millstream.formats.csv.dialect import (
     CsvDialect,
@@ -36,7 +35,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _ESCAPE = "surrogateescape"
 
 
-class _Unfitting(CsvError):
+class _UnfittingError(CsvError):
     """A field that is not of its column's type."""
 
     def __init__(self, reason: str, column: str) -> None:
@@ -66,7 +65,10 @@ class CsvFormat(MessageFormat):
         super().__init__(options, zone)
         quote = None if options.flag("disable-quote-character", False) else options.text("quote-character", '"')
         escape = options.text("escape-character", "") or None
-        delimiter = options.text("field-delimiter", ",").encode().decode("unicode_escape")
+        delimiter = options.text("field-delimiter", ",")
+        if len(delimiter) > 1:
+            # An escape sequence, such as a backslash and a t.
+            delimiter = delimiter.encode().decode("unicode_escape")
         if len(delimiter) != 1:
             raise ValidationException(
                 f"Option 'csv.field-delimiter' must be a string with single character, but was: {delimiter}"
@@ -139,7 +141,7 @@ class CsvFormat(MessageFormat):
         except ValueError as e:
             if self._lenient:
                 return None
-            raise _Unfitting(
+            raise _UnfittingError(
                 f"{text!r} in column '{field.name}' is not of type {field.type}: {e}", field.name
             ) from None
 
@@ -196,9 +198,8 @@ class CsvFileFormat(CsvFormat):
     def __init__(self, options: Options, zone: str) -> None:
         super().__init__(options, zone)
         self.has_header = options.flag("header", False)
-        # The columns whose types were inferred from the first rows, as a JSON array; None for a declared table.
-        text = options.text("inferred-columns", "")
-        self._inferred: frozenset[str] | None = frozenset(json.loads(text)) if text else None
+        # The columns whose types were inferred from the first rows; None for a declared table.
+        self._inferred = inferred_columns(options)
 
     def file_reader(self, fields: Sequence[Field]) -> FileFormat:
         return _CsvFiles(self, fields)
@@ -211,7 +212,7 @@ class CsvFileFormat(CsvFormat):
             return exact_parser(field.type)
         return super()._column_parser(field)
 
-    def advice(self, error: CsvError, is_first: bool) -> str:
+    def row_advice(self, error: CsvError, is_first: bool) -> str:
         """Return how to fix a malformed record.
 
         Args:
@@ -224,11 +225,8 @@ class CsvFileFormat(CsvFormat):
             return FIX.format(self.identifier)
         if is_first and not self.has_header:
             return "If it is a header, pass header=True; otherwise correct the line."
-        if isinstance(error, _Unfitting) and error.column in self._inferred:
-            return (
-                f"Pass the column's type with schema={{{error.column!r}: DataTypes.STRING()}}, or infer types from "
-                "more rows with infer_rows=."
-            )
+        if isinstance(error, _UnfittingError) and error.column in self._inferred:
+            return inference_advice(error.column)
         return "Correct the line."
 
 
@@ -391,7 +389,7 @@ class _PartReader:
                         raise
         except CsvError as e:
             position = offset + len(text[: max(start, e.position)].encode())
-            raise self._part.damaged(position, str(e), csv.advice(e, is_first and not rows)) from None
+            raise self._part.damaged(position, str(e), csv.row_advice(e, is_first and not rows)) from None
         return csv.batch(rows, self._fields)
 
 
