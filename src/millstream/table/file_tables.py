@@ -31,7 +31,7 @@ from millstream.table.table_descriptor import TableDescriptor
 # All columns, or the types of some columns: the others are inferred.
 FileSchema = Union[Schema, RowType, Mapping[str, Union[DataType, str]], None]
 # Rows from which types are inferred by default.
-INFER_ROWS = 10_000
+INFER_ROWS = 1000
 # Names of the directory of null partitions: Flink's and Hive's.
 _NULL_PARTITIONS = ("__DEFAULT_PARTITION__", "__HIVE_DEFAULT_PARTITION__")
 # Footers of Parquet files that are read at the same time.

@@ -364,7 +364,7 @@ class TableEnvironment(CatalogMethods):
         monitor: Duration | None,
         options: Mapping[str, str],
     ) -> Table:
-        access = FileAccess(storage_options(self._bridge.environment.get_configuration()))
+        access = FileAccess(storage_options(self._bridge.settings()))
         method, zone = f"read_{file_format}", self._config.get_local_timezone()
         if monitor is not None and self._runner.is_batch:
             raise InvalidProgramError(f"{method}(): monitor= needs streaming mode; remove it, or change the mode.")

@@ -10,7 +10,9 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from millstream.checkpoint.storage import storage_options
 from millstream.common.aliases import Value
+from millstream.common.configuration import Configuration
 from millstream.common.errors import MillstreamError
 from millstream.common.time import Duration
 from millstream.connectors.base import Source
@@ -193,6 +195,7 @@ class _Table:
         self.partition = context.table.partition
         self.format.check(self.stored)
         self.batch = context.batch
+        self.storage_options = storage_options(Configuration.from_dict(dict(context.settings)))
         self.pattern = self.options.text("source.path.regex-pattern", "") or None
         self.default_partition = self.options.text("partition.default-name", _DEFAULT_PARTITION)
 
@@ -242,7 +245,7 @@ class _Source(TableSource):
             builder = builder.monitor_continuously(
                 Duration.of_millis(table.options.duration("source.monitor-interval", 0))
             )
-        return builder.build()
+        return builder.build().with_storage_options(table.storage_options)
 
     def statistics(self, columns: Sequence[str]) -> TableStatistics | None:
         table = self._table
