@@ -27,6 +27,7 @@ from millstream.datastream.functions import (
     SinkFunction,
 )
 from millstream.datastream.joined_streams import CoGroupedStreams, IntervalJoin, JoinedStreams
+from millstream.datastream.live_view import MAX_ROWS, LiveView
 from millstream.datastream.stream_base import add_operator, declared_type, ends_of, transformation_of
 from millstream.datastream.stream_functions import key_of
 from millstream.datastream.stream_operations import KeyedAggregates, StreamOperations
@@ -509,6 +510,10 @@ class KeyedStream(KeyedAggregates[T_co], DataStream[T_co], Generic[T_co, KEY_co]
             [Row(f0='t', f1='tea'), Row(f0='p', f1='pie')]
         """
         return self._pairs().execute_and_collect(job_execution_name, limit)
+
+    def show_live(self, max_rows: int = MAX_ROWS) -> LiveView[Value]:
+        """Run the program and show the last `Row(key, value)` in a notebook."""
+        return self._pairs().show_live(max_rows)
 
     def _pairs(self) -> DataStream[Row]:
         """Return the stream as rows of key and value, as PyFlink does for operations without keys."""

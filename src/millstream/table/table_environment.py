@@ -318,7 +318,8 @@ class TableEnvironment(CatalogMethods):
             >>> file = pathlib.Path(tempfile.mkdtemp(), "words.csv")
             >>> _ = file.write_text("word,n\\nto,1\\nbe,2\\n")
             >>> t_env = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
-            
+            >>> words = t_env.read_csv(file)
+            >>> list(words.select(words.word, words.n + 1).execute().collect())
             [<Row('to', 2)>, <Row('be', 3)>]
         """
         quoting = {"csv.disable-quote-character": "true"} if quote is None else {"csv.quote-character": quote}
