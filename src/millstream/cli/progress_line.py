@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TextIO
+from typing import TextIO
 
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.jobmaster.job import JobMaster
@@ -189,5 +189,5 @@ class _Above:
     def belongs_to(self, line: LiveLine) -> bool:
         return self._live is line
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._stream, name)

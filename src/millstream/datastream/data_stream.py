@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Union, cast, overload
+from typing import TYPE_CHECKING, Generic, NoReturn, Union, cast, overload
 
 from millstream.common.aliases import KEY, OUT, Key, KEY_co, R, T_co, UserCode, Value, W
 from millstream.common.errors import InvalidProgramError
@@ -322,8 +322,9 @@ class CachedDataStream(DataStream[T_co]):
             (True, False)
         """
         self._cache.invalidate(self._transformation)
-        assert self._transformation.cache is not None
-        self._cache = self._transformation.cache
+        cache = self._transformation.cache
+        assert isinstance(cache, Cache)
+        self._cache = cache
 
 
 def _constant_key(value: Value) -> int:
@@ -476,7 +477,7 @@ class KeyedStream(KeyedAggregates[T_co], DataStream[T_co], Generic[T_co, KEY_co]
 
     def add_sink(
         self,
-        sink_func: Callable[[T_co], object] | Callable[[T_co, Any], object] | SinkFunction[T_co] | Sink[T_co],
+        sink_func: Callable[[T_co], object] | Callable[[T_co, None], object] | SinkFunction[T_co] | Sink[T_co],
     ) -> DataStreamSink:
         return self._unkeyed.add_sink(sink_func)
 

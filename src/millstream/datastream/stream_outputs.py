@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Union, overload
+from typing import TYPE_CHECKING, Union, overload
 
 from millstream.common.aliases import KEY, Key, T_co
 from millstream.common.errors import InvalidProgramError
@@ -233,7 +233,7 @@ class StreamOutputs(StreamBase[T_co]):
 
     def add_sink(
         self,
-        sink_func: Callable[[T_co], object] | Callable[[T_co, Any], object] | SinkFunction[T_co] | Sink[T_co],
+        sink_func: Callable[[T_co], object] | Callable[[T_co, None], object] | SinkFunction[T_co] | Sink[T_co],
     ) -> DataStreamSink:
         """Call a SinkFunction, or a plain callable, for every record, in the subtask that has it.
 

@@ -18,6 +18,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from millstream.common.errors import InvalidProgramError
 from millstream.table import StreamTableEnvironment
 from millstream.testing import LocalEnvironment
+from tests.support.paths import ROOT
 
 Steps: TypeAlias = Callable[["Notebook"], Awaitable[None]]
 
@@ -50,13 +51,13 @@ class Notebook:
         self._client = client
 
     async def run(self, source: str) -> NotebookNode:
-        cell = new_code_cell(source)
+        cell: NotebookNode = new_code_cell(source)
         await self._execute(cell)
         return cell
 
     async def interrupt(self, source: str, when: Callable[[NotebookNode], bool]) -> NotebookNode:
         """Run a cell and interrupt it once it has made progress."""
-        cell = new_code_cell(source)
+        cell: NotebookNode = new_code_cell(source)
         running = asyncio.ensure_future(self._execute(cell))
         await until(lambda: when(cell) or running.done())
         assert not running.done(), cell.outputs
@@ -64,6 +65,14 @@ class Notebook:
         with pytest.raises(CellExecutionError, match="KeyboardInterrupt"):
             await running
         return cell
+
+    async def sees(self, condition: Callable[[], bool]) -> None:
+        """Run cells until the output of an earlier one satisfies a condition."""
+        for _ in range(100):
+            if condition():
+                return
+            await self.run("import time\ntime.sleep(0.2)")
+        raise AssertionError(self._client.nb.cells)
 
     async def click(self, model: str) -> None:
         """Click a widget, as a browser does."""
@@ -138,8 +147,8 @@ def test_show_live_runs_in_background_until_stop(tmp_path: Path) -> None:
         first = await notebook.run("view = t_env.from_path('ticks').show_live(max_rows=5)")
         # Other cells run meanwhile, and the output of the first one is updated.
         await notebook.run("stream = env.from_source(DataGeneratorSource(lambda i: i, rate_per_second=100))")
-        second = await notebook.run("numbers = stream.map(lambda i: {'i': i}).show_live()\nimport time\ntime.sleep(2)")
-        assert received(first) > 20
+        second = await notebook.run("numbers = stream.map(lambda i: {'i': i}).show_live()")
+        await notebook.sees(lambda: received(first) > 20 and received(second) > 20)
         assert html(first).count("<tr>") == 6
         assert "{&#x27;i&#x27;: " in html(second)
         await notebook.run("view.stop()\nview.wait()\nnumbers.stop()\nnumbers.wait()")
@@ -205,3 +214,21 @@ def test_show_live_outside_notebook_fails() -> None:
     for show in (env.from_collection([1]).show_live, t_env.from_elements([(1,)]).show_live):
         with pytest.raises(InvalidProgramError, match=r"show_live\(\) needs a notebook"):
             show()
+
+
+def test_notebook_guide_runs_in_kernel(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "guides" / "notebooks.md").read_text()
+    setup, watch, stop, stream, stop_stream = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[:5]
+
+    async def steps(notebook: Notebook) -> None:
+        await notebook.run(setup)
+        watched = await notebook.run(watch)
+        await notebook.sees(lambda: "Rome" in html(watched))
+        await notebook.run(stop)
+        assert re.search(r"<td>Oslo</td><td>\d+</td></tr><tr><td>Rome</td>", html(watched))
+        live = await notebook.run(stream)
+        await notebook.sees(lambda: "tick 5<" in html(live))
+        await notebook.run(f"{stop_stream}\nlive.wait()")
+        assert html(live).count("<td>tick ") == 5
+
+    with_kernel(tmp_path, steps)

@@ -13,9 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self, cast
+from typing import Self
 from urllib.parse import unquote, urlsplit
 
+from millstream.common.aliases import UserCode
 from millstream.common.call_site import warn_deprecated
 from millstream.common.errors import InvalidProgramError, LostOutputError
 from millstream.common.serialization import Encoder, SimpleStringEncoder
@@ -442,11 +443,11 @@ class BulkFormatBuilder(_FormatBuilder):
         return self
 
 
-def _method(holder: object, name: str, expected: str) -> Callable[..., Any]:
+def _method(holder: object, name: str, expected: str) -> UserCode:
     method = getattr(holder, name, None)
     if not callable(method) or isinstance(holder, str):
         raise InvalidProgramError(f"FileSink.{expected} or an object with {name}(), not {holder!r}.")
-    return cast("Callable[..., Any]", method)
+    return method
 
 
 def local_path(path: str) -> str:
