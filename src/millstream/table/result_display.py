@@ -254,7 +254,7 @@ def by_content(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterable[
 ROWS = 20
 SECONDS = 30.0
 _UNBOUNDED = "This table is unbounded, so its query is not run. See rows as they arrive with <code>{}</code>."
-_SLOW = "Its rows have not arrived within {:g} s. Read all of them with <code>table.execute().print()</code>."
+_SLOW = "Its rows have not arrived within {:g} s. See them as they arrive with <code>table.show_live()</code>."
 _LIVE = "table.show_live()"
 
 

@@ -185,7 +185,8 @@ def test_statements_without_job_are_displayed(tmp_path: Path) -> None:
         explained = html(await notebook.run("t_env.execute_sql('EXPLAIN SELECT n FROM ticks WHERE n < 3')"))
         assert explained.startswith("<pre>== Abstract Syntax Tree ==")
         assert "&lt;" in explained
-        unbounded = html(await notebook.run("t_env.from_path('ticks')"))
+        await notebook.run("_ = t_env.execute_sql(\"CREATE TABLE endless (n INT) WITH ('connector' = 'datagen')\")")
+        unbounded = html(await notebook.run("t_env.from_path('endless')"))
         assert "<code>table.show_live()</code>" in unbounded
 
     with_kernel(tmp_path, steps)
