@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import os
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Union
+from typing import TYPE_CHECKING, Union
 from urllib.parse import unquote
 
+from millstream.checkpoint.storage import storage_options
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.time import Duration
 from millstream.connectors.files.source import check_paths
@@ -27,6 +29,10 @@ from millstream.table.in_memory_tables import data_type_of
 from millstream.table.schema import Schema
 from millstream.table.sql_text import as_data_type
 from millstream.table.table_descriptor import TableDescriptor
+
+if TYPE_CHECKING:
+    from millstream.table.statement_planner import StatementPlanner
+    from millstream.table.table import Table
 
 # All columns, or the types of some columns: the others are inferred.
 FileSchema = Union[Schema, RowType, Mapping[str, Union[DataType, str]], None]
@@ -243,3 +249,121 @@ def file_path(path: str | os.PathLike[str]) -> str:
     """Return a path or URL as the `filesystem` connector takes it; a local one is absolute."""
     text = os.fspath(path)
     return clean_path(text if "://" in text else os.path.expanduser(text))
+
+
+class FileMethods:
+    """The methods of TableEnvironment that read files. Not in PyFlink."""
+
+    _planner: StatementPlanner
+
+    @abstractmethod
+    def from_descriptor(self, descriptor: TableDescriptor) -> Table:
+        """Return the table that a descriptor describes."""
+
+    def read_csv(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        header: bool = True,
+        delimiter: str = ",",
+        quote: str | None = '"',
+        null_literal: str = "",
+        schema: FileSchema = None,
+        infer_rows: int | None = INFER_ROWS,
+        watermark: tuple[str, str] | None = None,
+        monitor: Duration | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> Table:
+        """Return a table of CSV files, with types inferred from the first rows: BOOLEAN, BIGINT, DOUBLE, .. STRING.
+
+        A later value that is not of its column's inferred type fails the job; none is changed or lost.
+
+        Args:
+            path: a file, a directory, a pattern such as `data/*.csv`, or a URL of fsspec. Directories `key=value` are
+                columns.
+            header: whether the first line of each file has the names of the columns; without it they are f0, f1, ..
+            delimiter: the character between fields.
+            quote: the character around fields; None if there is none: then several subtasks read a file.
+            null_literal: the text of null, quoted or not.
+            schema: all columns, as a Schema or a ROW; or a dictionary with the types of some columns.
+            infer_rows: the number of rows from which types are inferred; None for all rows.
+            watermark: the event-time column and the expression of its watermark.
+            monitor: the interval at which new files are read; by default, the table has the existing files only.
+            options: other options of the `filesystem` connector and its format.
+
+        Example:
+            >>> import pathlib, tempfile
+            >>> file = pathlib.Path(tempfile.mkdtemp(), "words.csv")
+            >>> _ = file.write_text("word,n\\nto,1\\nbe,2\\n")
+            >>> words = t_env.read_csv(file)
+            >>> list(words.select(col("word"), col("n") + 1).execute().collect())
+            [<Row('to', 2)>, <Row('be', 3)>]
+        """
+        quoting = {"csv.disable-quote-character": "true"} if quote is None else {"csv.quote-character": quote}
+        own = {"csv.header": str(header).lower(), "csv.field-delimiter": delimiter, "csv.null-literal": null_literal}
+        return self._read("csv", path, schema, infer_rows, watermark, monitor, {**own, **quoting, **(options or {})})
+
+    def read_json(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        schema: FileSchema = None,
+        infer_rows: int | None = INFER_ROWS,
+        watermark: tuple[str, str] | None = None,
+        monitor: Duration | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> Table:
+        """Return a table of files with a JSON object in each line, with columns inferred from the first rows.
+
+        Objects are ROWs and arrays ARRAYs. A field with values of several kinds is a STRING of their JSON. A later
+        value that is not of its inferred type, or a new field, fails the job. Arguments are those of `read_csv`.
+
+        Example:
+            >>> import pathlib, tempfile
+            >>> file = pathlib.Path(tempfile.mkdtemp(), "words.json")
+            >>> _ = file.write_text('{"word": "to", "at": {"line": 1}}\\n')
+            >>> list(t_env.read_json(file).execute().collect())
+            [<Row('to', <Row(1)>)>]
+        """
+        return self._read("json", path, schema, infer_rows, watermark, monitor, options or {})
+
+    def read_parquet(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        schema: FileSchema = None,
+        watermark: tuple[str, str] | None = None,
+        monitor: Duration | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> Table:
+        """Return a table of Parquet files, with the columns of the files. Arguments are those of `read_csv`.
+
+        Example:
+            >>> import pathlib, tempfile
+            >>> import pyarrow, pyarrow.parquet
+            >>> file = pathlib.Path(tempfile.mkdtemp(), "words.parquet")
+            >>> pyarrow.parquet.write_table(pyarrow.table({"word": ["to", "be"], "n": [1, 2]}), file)
+            >>> list(t_env.read_parquet(file).execute().collect())
+            [<Row('to', 1)>, <Row('be', 2)>]
+        """
+        return self._read("parquet", path, schema, None, watermark, monitor, options or {})
+
+    def _read(
+        self,
+        file_format: str,
+        path: str | os.PathLike[str],
+        schema: FileSchema,
+        infer_rows: int | None,
+        watermark: tuple[str, str] | None,
+        monitor: Duration | None,
+        options: Mapping[str, str],
+    ) -> Table:
+        planner, method = self._planner, f"read_{file_format}"
+        access = FileAccess(storage_options(planner.bridge.settings()))
+        if monitor is not None and planner.runner.is_batch:
+            raise InvalidProgramError(f"{method}(): monitor= needs streaming mode; remove it, or change the mode.")
+        zone = planner.config.get_local_timezone()
+        table = FileTable(
+            method, file_path(path), file_format, access, zone, schema, infer_rows, monitor, watermark, options
+        )
+        return self.from_descriptor(table.descriptor())

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from millstream.checkpoint.storage import storage_options
 from millstream.common.aliases import Value
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
-from millstream.common.time import Duration
 from millstream.common.typeinfo import TypeInformation
 from millstream.common.unsupported import missing_function
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.datastream.table_bridge import Bridge
-from millstream.formats.file_access import FileAccess
 from millstream.sql.catalog.manager import InlineView
 from millstream.sql.columns.batch import Batch
 from millstream.sql.ddl.executor import Result
@@ -32,7 +28,7 @@ from millstream.table.compiled_plan import CompiledPlan
 from millstream.table.datastream_bridge import Streams
 from millstream.table.environment_settings import EnvironmentSettings
 from millstream.table.expression import Expression, tree_of
-from millstream.table.file_tables import INFER_ROWS, FileSchema, FileTable, file_path
+from millstream.table.file_tables import FileMethods
 from millstream.table.in_memory_tables import RowSchema, batch_of, from_frame, row_type_of, scan_of
 from millstream.table.job_submission import refuse_unknown
 from millstream.table.plan_reference import PlanReference, plan_text
@@ -54,7 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["StreamTableEnvironment", "TableEnvironment"]
 
 
-class TableEnvironment(CatalogMethods):
+class TableEnvironment(CatalogMethods, FileMethods):
     """Holds tables, views and functions by name, and runs statements of SQL and the Table API.
 
     Example:
@@ -279,100 +275,6 @@ class TableEnvironment(CatalogMethods):
         descriptor.check()
         path = self._planner.create_anonymous_table(descriptor)
         return Table(self._planner.binder().query(syntax.TableQuery(syntax.TableName(path))), self._planner)
-
-    # --- files, not in PyFlink
-
-    def read_csv(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        header: bool = True,
-        delimiter: str = ",",
-        quote: str | None = '"',
-        null_literal: str = "",
-        schema: FileSchema = None,
-        infer_rows: int | None = INFER_ROWS,
-        watermark: tuple[str, str] | None = None,
-        monitor: Duration | None = None,
-        options: Mapping[str, str] | None = None,
-    ) -> Table:
-        """Return a table of CSV files, with types inferred from the first rows: BOOLEAN, BIGINT, DOUBLE, .. STRING.
-
-        A later value that is not of its column's inferred type fails the job; none is changed or lost.
-
-        Args:
-            path: a file, a directory, a pattern such as `data/*.csv`, or a URL of fsspec. Directories `key=value` are
-                columns.
-            header: whether the first line of each file has the names of the columns; without it they are f0, f1, ..
-            delimiter: the character between fields.
-            quote: the character around fields; None if there is none: then several subtasks read a file.
-            null_literal: the text of null, quoted or not.
-            schema: all columns, as a Schema or a ROW; or a dictionary with the types of some columns.
-            infer_rows: the number of rows from which types are inferred; None for all rows.
-            watermark: the event-time column and the expression of its watermark.
-            monitor: the interval at which new files are read; by default, the table has the existing files only.
-            options: other options of the `filesystem` connector and its format.
-
-        Example:
-            >>> import pathlib, tempfile
-            >>> file = pathlib.Path(tempfile.mkdtemp(), "words.csv")
-            >>> _ = file.write_text("word,n\\nto,1\\nbe,2\\n")
-            >>> t_env = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
-            >>> words = t_env.read_csv(file)
-            >>> list(words.select(words.word, words.n + 1).execute().collect())
-            [<Row('to', 2)>, <Row('be', 3)>]
-        """
-        quoting = {"csv.disable-quote-character": "true"} if quote is None else {"csv.quote-character": quote}
-        own = {"csv.header": str(header).lower(), "csv.field-delimiter": delimiter, "csv.null-literal": null_literal}
-        return self._read("csv", path, schema, infer_rows, watermark, monitor, {**own, **quoting, **(options or {})})
-
-    def read_json(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        schema: FileSchema = None,
-        infer_rows: int | None = INFER_ROWS,
-        watermark: tuple[str, str] | None = None,
-        monitor: Duration | None = None,
-        options: Mapping[str, str] | None = None,
-    ) -> Table:
-        """Return a table of files with a JSON object in each line, with columns inferred from the first rows.
-
-        Objects are ROWs and arrays ARRAYs. A field with values of several kinds is a STRING of their JSON. A later
-        value that is not of its inferred type, or a new field, fails the job. Arguments are those of `read_csv`.
-        """
-        return self._read("json", path, schema, infer_rows, watermark, monitor, options or {})
-
-    def read_parquet(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        schema: FileSchema = None,
-        watermark: tuple[str, str] | None = None,
-        monitor: Duration | None = None,
-        options: Mapping[str, str] | None = None,
-    ) -> Table:
-        """Return a table of Parquet files, with the columns of the files. Arguments are those of `read_csv`."""
-        return self._read("parquet", path, schema, None, watermark, monitor, options or {})
-
-    def _read(
-        self,
-        file_format: str,
-        path: str | os.PathLike[str],
-        schema: FileSchema,
-        infer_rows: int | None,
-        watermark: tuple[str, str] | None,
-        monitor: Duration | None,
-        options: Mapping[str, str],
-    ) -> Table:
-        access = FileAccess(storage_options(self._bridge.settings()))
-        method, zone = f"read_{file_format}", self._config.get_local_timezone()
-        if monitor is not None and self._runner.is_batch:
-            raise InvalidProgramError(f"{method}(): monitor= needs streaming mode; remove it, or change the mode.")
-        table = FileTable(
-            method, file_path(path), file_format, access, zone, schema, infer_rows, monitor, watermark, options
-        )
-        return self.from_descriptor(table.descriptor())
 
     def from_elements(self, elements: Iterable[Value], schema: RowSchema = None, verify_schema: bool = True) -> Table:
         """Return a table of Python values: tuples, Rows, dicts, or `row(...)` expressions.
