@@ -113,7 +113,7 @@ def _instead_of_entry(table: dict[Any, Any], entry: Any) -> Callable[[Callable[.
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         name = function.__name__.replace("_", "-")
-        simulation = run_transport if table is ExchangeMachine._HANDLERS else run_schedule
+        simulation = run_transport if table is ExchangeMachine._HANDLERS.methods else run_schedule
         replacements = [(table, entry, partial(function, table[entry]))]
         MUTANTS[name] = Mutant(name, str(function.__doc__), replacements, simulation)
         return function
@@ -166,7 +166,7 @@ def last_checkpoint_may_fail(real: Real, self: CheckpointCoordinator) -> bool:
     return False
 
 
-@_instead_of_entry(JobMachine._HANDLERS, e.EpochFinished)
+@_instead_of_entry(JobMachine._HANDLERS.methods, e.EpochFinished)
 def snapshot_before_commit(real: Real, self: JobMachine, event: e.EpochFinished) -> list[i.Instruction]:
     """A checkpoint's snapshot is taken before output that need not wait for it is committed."""
     instructions: list[i.Instruction] = real(self, event)
@@ -397,7 +397,7 @@ def held_changes_lost(real: Real, self: KeyedState, epoch: int) -> Version:
     return version
 
 
-@_instead_of_entry(JobMachine._HANDLERS, e.SlotsOpened)
+@_instead_of_entry(JobMachine._HANDLERS.methods, e.SlotsOpened)
 def slots_assumed_resident(real: Real, self: JobMachine, event: e.SlotsOpened) -> list[i.Instruction]:
     """State is held in processes that may end before the next epoch."""
     instructions: list[i.Instruction] = real(self, replace(event, resident=True))
@@ -480,7 +480,7 @@ def blocks_delivered_twice(real: Real, self: ReceiveBuffer, epoch: int, level: i
     return [*messages, *former]
 
 
-@_instead_of_entry(ExchangeMachine._HANDLERS, p.SlotReported)
+@_instead_of_entry(ExchangeMachine._HANDLERS.methods, p.SlotReported)
 def report_counted_twice(real: Real, self: ExchangeMachine, event: p.SlotReported) -> list[p.Instruction]:
     """Reports are counted without checking which slot sent them."""
     if event.slot in self._reports:
@@ -642,7 +642,7 @@ MUTANTS["later-runs-aborted"] = Mutant(
 MUTANTS["predecessor-cleared-early"] = Mutant(
     "predecessor-cleared-early",
     "A new leader deletes its predecessors' files before its first checkpoint.",
-    [(JobMaster._HANDLERS, i.ClaimDirectory, lambda self, request: _claim_and_clear(self))],
+    [(JobMaster._HANDLERS.methods, i.ClaimDirectory, lambda self, request: _claim_and_clear(self))],
     run_leaders,
 )
 

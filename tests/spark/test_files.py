@@ -34,6 +34,7 @@ from millstream.datastream.formats.parquet import (
     ParquetBulkWriters,
     ParquetColumnarRowInputFormat,
 )
+from millstream.table import StreamTableEnvironment
 from tests.spark.test_recovery import FailingOnce, checkpointed
 from tests.spark.test_sinks import lines
 from tests.support.helpers import wait_until
@@ -236,3 +237,25 @@ def test_file_errors_name_location(env: Any, tmp_path: Path) -> None:
     missing = FileSource.for_record_stream_format(TEXT, str(tmp_path / "none")).build()
     with pytest.raises(MillstreamError, match="there is no file or directory"):
         list(env.from_source(missing).execute_and_collect())
+
+
+def test_read_csv_table_of_files_and_of_monitored_directory(env: Any, tmp_path: Path) -> None:
+    for number in range(3):
+        directory = tmp_path / "in" / f"part={number}"
+        directory.mkdir(parents=True)
+        values = range(number * 1000, number * 1000 + 1000)
+        # The columns are in another order in every second file.
+        lines = [f'{n},"a,{n}"\n' if number % 2 else f'"a,{n}",{n}\n' for n in values]
+        (directory / "a.csv").write_text(("n,text\n" if number % 2 else "text,n\n") + "".join(lines))
+    t_env = StreamTableEnvironment.create(env)
+    rows = t_env.read_csv(tmp_path / "in")
+    totals = rows.group_by(rows.part).select(rows.part, rows.n.count, rows.n.max)
+    last = {row[0]: tuple(row) for row in totals.execute().collect()}
+    assert sorted(last.values()) == [(0, 1000, 999), (1, 1000, 1999), (2, 1000, 2999)]
+
+    monitored = t_env.read_csv(f"{tmp_path}/in/*/?.csv", monitor=Duration.of_millis(100))
+    with monitored.select(monitored.n).execute().collect() as results:
+        assert sorted(next(results)[0] for _ in range(3000)) == list(range(3000))
+        (tmp_path / "b.csv").write_text("n,text\n-5,later\n")
+        (tmp_path / "b.csv").rename(tmp_path / "in" / "part=1" / "b.csv")
+        assert next(results)[0] == -5

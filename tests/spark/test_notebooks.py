@@ -184,6 +184,14 @@ def test_notebook_cells_show_results_and_continue_after_interrupt(tmp_path: Path
         assert "Print to Std. Out" in picture
         assert sorted(text(await notebook.run("_ = env.execute()")).split()[1::2]) == ["a=1", "a=5", "a=5", "b=9"]
 
+        # A live result is one output, which the interrupt leaves in the cell.
+        cell = await notebook.interrupt(
+            "t_env.from_path('endless').execute()", lambda cell: "the last 20 rows" in "".join(tables(cell))
+        )
+        (shown,) = tables(cell)
+        assert "CANCELED | " in shown
+        assert slots(kernel) == []
+
         # Results appear while the job runs; the interrupt stops the job and its processes.
         await notebook.interrupt(ENDLESS, lambda cell: text(cell).count("tick") > 50)
         assert slots(kernel) == []
@@ -244,7 +252,9 @@ def test_example_notebook_runs() -> None:
     notebook = nbformat.read(path, as_version=4)
     assert all(not cell.outputs for cell in notebook.cells if cell.cell_type == "code")
     NotebookClient(notebook, timeout=90, resources={"metadata": {"path": str(path.parent)}}).execute()
-    _, _, stream, collected, limited, environment, executed = [c for c in notebook.cells if c.cell_type == "code"]
+    _, _, stream, collected, limited, live, _, environment, executed = [
+        c for c in notebook.cells if c.cell_type == "code"
+    ]
     assert "highest so far" in pictures(stream)[0]
     assert text(collected).splitlines() == [
         "Reading(sensor='roof', degrees=18.5)",
@@ -252,5 +262,6 @@ def test_example_notebook_runs() -> None:
         "Reading(sensor='roof', degrees=21.0)",
     ]
     assert limited.outputs[-1].data["text/plain"] == "['tick 0', 'tick 1', 'tick 2']"
+    assert "received" in tables(live)[0]
     assert "Print to Std. Out" in pictures(environment)[0]
     assert text(executed).splitlines() == ["roof: 18.5", "cellar: 11.0", "roof: 21.0", "True"]

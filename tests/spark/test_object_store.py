@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import fsspec
 import pytest
 
 from millstream.checkpoint.storage import open_storage, storage_options
 from millstream.checkpoint.store import open_checkpoint
 from millstream.common import Configuration
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.formats.file_access import FileAccess
+from millstream.table import StreamTableEnvironment
 from millstream.testing import CollectSink
 from tests.spark.test_recovery import FailingOnce, checkpointed, counted, counting
 from tests.support.helpers import wait_until
@@ -71,3 +75,16 @@ def test_local_recovery_reads_copy_on_host_first(s3: dict[str, str], tmp_path: P
     local.drop_local_copies(["state"])
     with pytest.raises(Exception, match="local-recovery/state is missing"):
         local.read("state")
+
+
+def test_read_json_infers_columns_of_object_store(on_s3: Configuration, s3: dict[str, str]) -> None:
+    files = FileAccess(storage_options(on_s3))
+    fs, _ = fsspec.core.url_to_fs(f"s3://{BUCKET}", **storage_options(on_s3)["s3"])
+    for day in ("2024-01-01", "2024-01-02"):
+        fs.pipe(f"{BUCKET}/lake/day={day}/a.json", f'{{"n": {day[-1]}, "at": {{"x": 1.5}}}}\n'.encode())
+    assert len(list(files.find(f"s3://{BUCKET}/lake/*/a.json"))) == 2
+    t_env = StreamTableEnvironment.create(StreamExecutionEnvironment.get_execution_environment(on_s3))
+    for path in (f"s3://{BUCKET}/lake", f"s3a://{BUCKET}/lake/day=*"):
+        table = t_env.read_json(path)
+        rows = sorted((row[0], row[1][0], str(row[2])) for row in table.execute().collect())
+        assert rows == [(1, 1.5, "2024-01-01"), (2, 1.5, "2024-01-02")], path

@@ -6,7 +6,6 @@ import functools
 import sys
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
 
 import click
 
@@ -35,7 +34,7 @@ def at_service(command: Callable[..., None]) -> Callable[..., None]:
         command = option(command)
 
     @functools.wraps(command)
-    def run(*args: Any, defines: tuple[str, ...] = (), **kwargs: Any) -> None:
+    def run(*args: object, defines: tuple[str, ...] = (), **kwargs: object) -> None:
         try:
             use_leader(as_settings(defines))
             command(*args, **kwargs)

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TextIO
+from typing import TextIO
 
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.jobmaster.job import JobMaster
@@ -47,16 +47,14 @@ def read(job: JobMaster, now: float) -> Sample:
     """Read the progress of a job."""
     view = job.view
     sources = {v.id for v in view.plan.vertices if v.is_source}
-    ends = {v.id for v in view.plan.vertices if not v.out_edges}
     subtasks, latest = view.progress.subtasks, view.checkpoints.latest
-    marks = [p.watermark for (v, _), p in subtasks.items() if v in ends and p.watermark is not None]
     taken = [p.taken for p in subtasks.values()]
     return Sample(
         now,
         sum(p.records_in for (v, _), p in subtasks.items() if v in sources),
         None if None in taken else sum(filter(None, taken)),
         view.progress.epochs,
-        min(marks, default=None),
+        view.watermark,
         None if latest is None or latest.completed_at is None else (latest.id, latest.completed_at),
         view.status.name,
         {address: p.seconds for address, p in subtasks.items()},
@@ -191,5 +189,5 @@ class _Above:
     def belongs_to(self, line: LiveLine) -> bool:
         return self._live is line
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._stream, name)

@@ -15,6 +15,8 @@ Key: TypeAlias = Any
 UserCode: TypeAlias = Any
 # A parsed JSON document, checked where it is read.
 Json: TypeAlias = Any
+# An object of a library without types, or of any of several libraries with the same methods.
+LibraryObject: TypeAlias = Any
 # An object of the JVM behind Py4J, which resolves names at run time.
 JavaObject: TypeAlias = Any
 

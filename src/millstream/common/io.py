@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
 
 __all__ = ["InputFormat"]
 
@@ -12,5 +11,5 @@ class InputFormat(ABC):
     """A file format with a path, such as AvroInputFormat; Java formats are not supported."""
 
     @abstractmethod
-    def create_source(self) -> Any:
+    def create_source(self) -> object:
         """Return the source that reads the files."""

@@ -196,6 +196,10 @@ class Encoder(ABC):
             b'tea\n'
         """
 
+    def header(self) -> bytes:
+        """Return the bytes that begin each file. Not in Flink."""
+        return b""
+
 
 class SimpleStringEncoder(Encoder):
     """Writes each record as a line of text."""

@@ -11,7 +11,7 @@ from datetime import time as time_of_day
 from decimal import Decimal
 from enum import Enum
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import NamedTuple, Self, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 from uuid import UUID
 
@@ -392,18 +392,18 @@ class ElasticsearchSinkBuilderBase:
     def __init__(self) -> None:
         self._settings = _Settings()
 
-    def _with(self, **changes: Any) -> Self:
-        self._settings = replace(self._settings, **changes)
+    def _with(self, settings: _Settings) -> Self:
+        self._settings = settings
         return self
 
-    def _with_access(self, **changes: Any) -> Self:
-        return self._with(access=replace(self._settings.access, **changes))
+    def _with_access(self, access: Access) -> Self:
+        return self._with(replace(self._settings, access=access))
 
     def set_emitter(self, emitter: ElasticsearchEmitter) -> Self:
         """Set the emitter. Required."""
         if not isinstance(emitter, ElasticsearchEmitter):
             raise InvalidProgramError(f"ElasticsearchSink takes an ElasticsearchEmitter, not {emitter!r}.")
-        return self._with(emitter=emitter)
+        return self._with(replace(self._settings, emitter=emitter))
 
     def set_hosts(self, hosts: str | list[str]) -> Self:
         """Set the servers, such as `localhost:9200` or `https://host:9200`. Required.
@@ -416,7 +416,7 @@ class ElasticsearchSinkBuilderBase:
             raise InvalidProgramError(
                 f"ElasticsearchSink: {hosts!r} are no addresses; use the form 'localhost:9200' or 'https://host:9200'."
             )
-        return self._with_access(hosts=servers)
+        return self._with_access(replace(self._settings.access, hosts=servers))
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> Self:
         """Accept NONE, the default, or AT_LEAST_ONCE; both write all records by the end of an epoch."""
@@ -430,12 +430,12 @@ class ElasticsearchSinkBuilderBase:
     def set_bulk_flush_max_actions(self, num_max_actions: int) -> Self:
         """Set the maximum documents per request, by default 1000; -1 for no limit."""
         _check_limit("set_bulk_flush_max_actions", num_max_actions)
-        return self._with(max_actions=num_max_actions)
+        return self._with(replace(self._settings, max_actions=num_max_actions))
 
     def set_bulk_flush_max_size_mb(self, max_size_mb: int) -> Self:
         """Set the maximum size of a request in MiB, by default -1 for no limit."""
         _check_limit("set_bulk_flush_max_size_mb", max_size_mb)
-        return self._with(max_bytes=max_size_mb << 20 if max_size_mb > 0 else -1)
+        return self._with(replace(self._settings, max_bytes=max_size_mb << 20 if max_size_mb > 0 else -1))
 
     def set_bulk_flush_interval(self, interval_millis: int) -> Self:
         """Accept Flink's setting, without effect: each epoch sends all records."""
@@ -446,19 +446,23 @@ class ElasticsearchSinkBuilderBase:
     ) -> Self:
         """Set the retries of failed actions and the delay between them, by default none."""
         retries = 0 if flush_backoff_type is FlushBackoffType.NONE else max_retries
-        return self._with(backoff=flush_backoff_type, retries=retries, delay=delay_millis / 1000)
+        return self._with(
+            replace(self._settings, backoff=flush_backoff_type, retries=retries, delay=delay_millis / 1000)
+        )
 
     def set_connection_username(self, username: str) -> Self:
         """Set the user, by default none."""
-        return self._with_access(user=username)
+        return self._with_access(replace(self._settings.access, user=username))
 
     def set_connection_password(self, password: str) -> Self:
         """Set the password, by default none."""
-        return self._with_access(password=password)
+        return self._with_access(replace(self._settings.access, password=password))
 
     def set_connection_path_prefix(self, prefix: str) -> Self:
         """Set a prefix for the path of every request, by default none."""
-        return self._with_access(prefix=f"/{prefix.strip('/')}" if prefix.strip("/") else "")
+        return self._with_access(
+            replace(self._settings.access, prefix=f"/{prefix.strip('/')}" if prefix.strip("/") else "")
+        )
 
     def set_connection_request_timeout(self, timeout: int) -> Self:
         """Accept Flink's setting, without effect: each subtask has its own connection."""
@@ -466,11 +470,11 @@ class ElasticsearchSinkBuilderBase:
 
     def set_connection_timeout(self, timeout: int) -> Self:
         """Set the connection timeout in milliseconds, by default 10,000."""
-        return self._with_access(connect_timeout=timeout / 1000)
+        return self._with_access(replace(self._settings.access, connect_timeout=timeout / 1000))
 
     def set_socket_timeout(self, timeout: int) -> Self:
         """Set the response timeout in milliseconds, by default 30,000."""
-        return self._with_access(read_timeout=timeout / 1000)
+        return self._with_access(replace(self._settings.access, read_timeout=timeout / 1000))
 
     def build(self) -> ElasticsearchSink:
         """Return the sink; an incomplete configuration is an error."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from copy import copy
 from dataclasses import replace
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import NamedTuple, Self, TypeAlias
 
 from millstream.common.aliases import T_co, Value
 from millstream.common.errors import InvalidProgramError
@@ -19,8 +19,8 @@ __all__ = ["HybridSource", "HybridSourceBuilder"]
 
 
 # The position and the split of an inner source.
-_Position: TypeAlias = Any
-_Split: TypeAlias = Any
+_Position: TypeAlias = Value
+_Split: TypeAlias = Value
 
 
 @tagged("hybrid-position")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from millstream.common.aliases import Value
+from millstream.common.aliases import LibraryObject, Value
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.connectors.base import CommitContext, Committer, Sink, SinkWriter
 from millstream.connectors.retries import Retries, exponential
@@ -17,7 +17,7 @@ from millstream.operators.functions.context import RuntimeContext
 __all__ = ["RedisSink", "connect_async", "fetch_hash", "fetch_text", "library"]
 
 # The package has no complete type annotations.
-Redis: TypeAlias = Any
+Redis: TypeAlias = LibraryObject
 
 _BATCH = 1000
 _TIMEOUT = 10.0

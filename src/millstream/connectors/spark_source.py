@@ -5,18 +5,18 @@ from __future__ import annotations
 import inspect
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from millstream.common.aliases import Value
+from millstream.common.aliases import UserCode, Value
 from millstream.common.errors import InvalidProgramError
 from millstream.connectors.base import BATCH, Source, SourceReader, SplitAssignment, SplitEnumerator
 from millstream.spark.read_limit import max_rows
 
 # A DataSourceStreamReader or SimpleDataSourceStreamReader, its offsets and its partitions: PySpark does not require
 # its classes.
-StreamReader: TypeAlias = Any
-Offset: TypeAlias = Any
-Partition: TypeAlias = Any
+StreamReader: TypeAlias = UserCode
+Offset: TypeAlias = Value
+Partition: TypeAlias = Value
 
 _READER_METHODS = ("initialOffset", "latestOffset", "partitions", "read")
 _SIMPLE_METHODS = ("initialOffset", "read", "readBetweenOffsets")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Union, cast, overload
+from typing import TYPE_CHECKING, Generic, NoReturn, Union, cast, overload
 
 from millstream.common.aliases import KEY, OUT, Key, KEY_co, R, T_co, UserCode, Value, W
 from millstream.common.errors import InvalidProgramError
@@ -27,6 +27,7 @@ from millstream.datastream.functions import (
     SinkFunction,
 )
 from millstream.datastream.joined_streams import CoGroupedStreams, IntervalJoin, JoinedStreams
+from millstream.datastream.live_view import MAX_ROWS, LiveView
 from millstream.datastream.stream_base import add_operator, declared_type, ends_of, transformation_of
 from millstream.datastream.stream_functions import key_of
 from millstream.datastream.stream_operations import KeyedAggregates, StreamOperations
@@ -321,8 +322,9 @@ class CachedDataStream(DataStream[T_co]):
             (True, False)
         """
         self._cache.invalidate(self._transformation)
-        assert self._transformation.cache is not None
-        self._cache = self._transformation.cache
+        cache = self._transformation.cache
+        assert isinstance(cache, Cache)
+        self._cache = cache
 
 
 def _constant_key(value: Value) -> int:
@@ -475,7 +477,7 @@ class KeyedStream(KeyedAggregates[T_co], DataStream[T_co], Generic[T_co, KEY_co]
 
     def add_sink(
         self,
-        sink_func: Callable[[T_co], object] | Callable[[T_co, Any], object] | SinkFunction[T_co] | Sink[T_co],
+        sink_func: Callable[[T_co], object] | Callable[[T_co, None], object] | SinkFunction[T_co] | Sink[T_co],
     ) -> DataStreamSink:
         return self._unkeyed.add_sink(sink_func)
 
@@ -509,6 +511,10 @@ class KeyedStream(KeyedAggregates[T_co], DataStream[T_co], Generic[T_co, KEY_co]
             [Row(f0='t', f1='tea'), Row(f0='p', f1='pie')]
         """
         return self._pairs().execute_and_collect(job_execution_name, limit)
+
+    def show_live(self, max_rows: int = MAX_ROWS) -> LiveView[Value]:
+        """Run the program and show the last `Row(key, value)` in a notebook."""
+        return self._pairs().show_live(max_rows)
 
     def _pairs(self) -> DataStream[Row]:
         """Return the stream as rows of key and value, as PyFlink does for operations without keys."""

@@ -189,7 +189,7 @@ class ProgramBuilder:
         filling = []
         for transformation in [n.transformation for n in graph.nodes]:
             cache = transformation.cache
-            if cache is None:
+            if not isinstance(cache, Cache):
                 continue
             if not graph.is_bounded:
                 raise InvalidProgramError(

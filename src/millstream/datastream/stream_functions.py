@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeAlias
+from typing import Generic, TypeAlias
 
 from millstream.common.aliases import (
     IN1_contra,
@@ -491,7 +491,7 @@ class SinkFunction(Function, Generic[IN_contra]):
     """
 
     @abstractmethod
-    def invoke(self, value: IN_contra, context: Any) -> None:
+    def invoke(self, value: IN_contra, context: None) -> None:
         """Process a record."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Union, overload
+from typing import TYPE_CHECKING, Union, overload
 
 from millstream.common.aliases import KEY, Key, T_co
 from millstream.common.errors import InvalidProgramError
@@ -18,6 +18,7 @@ from millstream.datastream.functions import (
     SinkFunction,
 )
 from millstream.datastream.functions import Partitioner as PartitionerFunction
+from millstream.datastream.live_view import MAX_ROWS, LastValues, LiveView, check_notebook
 from millstream.datastream.stream_base import OperatorSettings, StreamBase, declared_type, transformation_of
 from millstream.datastream.stream_functions import as_user_function, key_of
 from millstream.graph.transformations import Transformation
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from millstream.connectors.spark_dataframes import EpochFunction
     from millstream.datastream.data_stream import DataStream
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
+    from millstream.jobmaster.job import JobMaster
 
 
 class DataStreamSink(OperatorSettings):
@@ -231,7 +233,7 @@ class StreamOutputs(StreamBase[T_co]):
 
     def add_sink(
         self,
-        sink_func: Callable[[T_co], object] | Callable[[T_co, Any], object] | SinkFunction[T_co] | Sink[T_co],
+        sink_func: Callable[[T_co], object] | Callable[[T_co, None], object] | SinkFunction[T_co] | Sink[T_co],
     ) -> DataStreamSink:
         """Call a SinkFunction, or a plain callable, for every record, in the subtask that has it.
 
@@ -280,6 +282,27 @@ class StreamOutputs(StreamBase[T_co]):
         """
         if limit is not None and limit < 1:
             raise InvalidProgramError(f"execute_and_collect(limit={limit}): the limit must be at least 1.")
+        results, _ = self._collected(job_execution_name)
+        if limit is None:
+            return results
+        with results:
+            return list(islice(results, limit))
+
+    def show_live(self, max_rows: int = MAX_ROWS) -> LiveView[T_co]:
+        """Run the program and show the last records of this stream in a notebook, while they arrive. Not in PyFlink.
+
+        The job runs in the background; the returned view has `stop()` and `wait()`, and a Stop button if ipywidgets is
+        installed.
+
+        Args:
+            max_rows: the number of records to show.
+        """
+        check_notebook("show_live")
+        results, job = self._collected(None)
+        return LiveView(results, LastValues(max_rows), job)
+
+    def _collected(self, job_name: str | None) -> tuple[CloseableIterator[T_co], JobMaster]:
+        """Start a job that returns the records of this stream."""
         mailbox = Mailbox()
         sink = self.sink_to(DriverSink(mailbox.put))
         # The input's parallelism: a single subtask's records keep their order.
@@ -287,14 +310,10 @@ class StreamOutputs(StreamBase[T_co]):
         collecting = transformation_of(sink)
         collecting.parallelism = widths.pop() if len(widths) == 1 else None
         try:
-            job = self._builder.start(job_execution_name, [collecting])
-            results: CloseableIterator[T_co] = CloseableIterator(mailbox, job)
+            job = self._builder.start(job_name, [collecting])
+            return CloseableIterator(mailbox, job), job
         finally:
             self._builder.discard(collecting)
-        if limit is None:
-            return results
-        with results:
-            return list(islice(results, limit))
 
     def _end(self, name: str, operator: Operator) -> DataStreamSink:
         transformation = self._builder.program.add(name, operator, self._ends)

@@ -51,7 +51,7 @@ class Bridge:
 
     def collect(
         self, name: str, end: Transformation, sink: Callable[[DriverSink], Operator]
-    ) -> tuple[CloseableIterator[Value], JobClient]:
+    ) -> tuple[CloseableIterator[Value], LocalJobClient]:
         """Run a job that returns its records; return them and a handle on the job."""
         mailbox = Mailbox()
         collecting = sink(DriverSink(mailbox.put))

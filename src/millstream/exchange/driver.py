@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, TypedDict
+from typing import TypedDict
 
+from millstream.common.dispatch import MethodDispatch
 from millstream.common.private_files import socket_directory
 from millstream.exchange import exchange_machine as p
 from millstream.exchange.acceptor import Acceptor
@@ -268,7 +269,7 @@ class Exchange:
 
     def _handle(self, event: p.Event) -> None:
         for instruction in self._machine.handle(event):
-            self._HANDLERS[type(instruction)](self, instruction)
+            self._HANDLERS[instruction](self, instruction)
 
     def _send_roster(self, instruction: p.SendRoster) -> None:
         self._send_all(Frame(Kind.ROSTER, payload=json.dumps(instruction.roster).encode()))
@@ -298,12 +299,12 @@ class Exchange:
         self._outcome = outcome
         self._ended_at = time.monotonic()
 
-    # Any: each handler takes its own class of instruction.
-    _HANDLERS: dict[type, Callable[[Exchange, Any], None]] = {
-        p.SendRoster: _send_roster,
-        p.SendEpoch: _send_epoch,
-        p.SendStop: _send_stop,
-        p.CloseConnections: _close_connections,
-        p.FinishEpoch: _end_epoch,
-        p.FailEpoch: _end_epoch,
-    }
+    _HANDLERS = (
+        MethodDispatch["Exchange", [], None]()
+        .on(p.SendRoster, _send_roster)
+        .on(p.SendEpoch, _send_epoch)
+        .on(p.SendStop, _send_stop)
+        .on(p.CloseConnections, _close_connections)
+        .on(p.FinishEpoch, _end_epoch)
+        .on(p.FailEpoch, _end_epoch)
+    )

@@ -14,11 +14,10 @@ have no effect.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any
 
+from millstream.common.dispatch import MethodDispatch
 from millstream.exchange.addresses import Address
 
 
@@ -222,7 +221,7 @@ class ExchangeMachine:
         """Handle an event; return the instructions."""
         if self.phase is Phase.ENDING:
             return self._handle_late(event)
-        return self._HANDLERS[type(event)](self, event)
+        return self._HANDLERS[event](self, event)
 
     def _handle_late(self, event: Event) -> Instructions:
         if isinstance(event, EpochRequested):
@@ -321,19 +320,19 @@ class ExchangeMachine:
             instructions.append(FailEpoch(self.cause))
         return instructions
 
-    # Any: each handler takes its own class of event.
-    _HANDLERS: dict[type, Callable[[ExchangeMachine, Any], Instructions]] = {
-        SlotRegistered: _slot_registered,
-        SlotConnected: _slot_connected,
-        EpochRequested: _epoch_requested,
-        SlotReported: _slot_reported,
-        SlotFailed: _slot_failed,
-        ConnectionLost: _connection_lost,
-        SlotFrozen: _slot_frozen,
-        PeerUnreachable: _peer_unreachable,
-        ProtocolViolated: _protocol_violated,
-        SparkEnded: _spark_ended,
-        StartTimedOut: _timed_out,
-        CancelRequested: _cancelled,
-        ReleaseRequested: _release,
-    }
+    _HANDLERS = (
+        MethodDispatch["ExchangeMachine", [], Instructions]()
+        .on(SlotRegistered, _slot_registered)
+        .on(SlotConnected, _slot_connected)
+        .on(EpochRequested, _epoch_requested)
+        .on(SlotReported, _slot_reported)
+        .on(SlotFailed, _slot_failed)
+        .on(ConnectionLost, _connection_lost)
+        .on(SlotFrozen, _slot_frozen)
+        .on(PeerUnreachable, _peer_unreachable)
+        .on(ProtocolViolated, _protocol_violated)
+        .on(SparkEnded, _spark_ended)
+        .on(StartTimedOut, _timed_out)
+        .on(CancelRequested, _cancelled)
+        .on(ReleaseRequested, _release)
+    )

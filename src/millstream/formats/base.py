@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
@@ -92,6 +93,18 @@ FIX = (
     "Correct the line, or set '{0}.ignore-parse-errors' = 'true' to read malformed fields as null and to skip "
     "malformed lines."
 )
+
+
+def inference_advice(column: str | None) -> str:
+    """Return the advice for rows that do not have the inferred columns or, in one column, not the inferred type."""
+    schema = "columns with schema=" if column is None else f"type with schema={{{column!r}: DataTypes.STRING()}}"
+    return f"Pass the {schema}, or infer the types from more rows with infer_rows=."
+
+
+def inferred_columns(options: Options) -> frozenset[str] | None:
+    """Return the columns whose types were inferred from the first rows of files; None for a declared table."""
+    text = options.text("inferred-columns", "")
+    return frozenset(json.loads(text)) if text else None
 
 
 class Malformed(MillstreamError):
@@ -187,6 +200,14 @@ class MessageFormat(TableFormat):
         """Return a reader of files of messages; its records are batches of the fields."""
         return _Lines(self, fields)
 
+    def advice(self, error: Malformed) -> str:
+        """Return how to fix a malformed line of a file."""
+        return FIX.format(self.identifier)
+
+    def file_header(self, fields: Sequence[Field]) -> bytes:
+        """Return the line that begins each file, without its line end; empty if files have none."""
+        return b""
+
 
 class _Lines(StreamFormat):
     """Reads lines of messages, one batch for each block of a file."""
@@ -208,7 +229,7 @@ class _Lines(StreamFormat):
                 yield [self._format.decoded(lines, self._fields)]
             except Malformed as e:
                 start = offset + sum(len(line) + 1 for line in lines[: e.index])
-                raise part.damaged(start, e.reason, FIX.format(self._format.identifier)) from None
+                raise part.damaged(start, e.reason, self._format.advice(e)) from None
 
 
 class FileTableFormat(TableFormat):
@@ -230,9 +251,9 @@ class FileTableFormat(TableFormat):
 _FORMATS = {
     "avro": "avro.table:AvroTableFormat",
     "canal-json": "changelog.table:CanalJsonFormat",
-    "csv": "csv.table:CsvFormat",
+    "csv": "csv.table:CsvFileFormat",
     "debezium-json": "changelog.table:DebeziumJsonFormat",
-    "json": "json.table:JsonFormat",
+    "json": "json.table:JsonFileFormat",
     "maxwell-json": "changelog.table:MaxwellJsonFormat",
     "orc": "orc:OrcFormat",
     "parquet": "parquet.table:ParquetFormat",
@@ -243,6 +264,8 @@ _FORMATS = {
 # Message formats, where they differ from file formats.
 _MESSAGES = {
     **{name: path for name, path in _FORMATS.items() if name not in ("orc", "parquet")},
+    "csv": "csv.table:CsvFormat",
+    "json": "json.table:JsonFormat",
     "avro": "avro.table:AvroMessageFormat",
     "avro-confluent": "avro.table:AvroConfluentFormat",
     "debezium-avro-confluent": "avro.table:DebeziumAvroConfluentFormat",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import decimal
+import math
 import re
 from collections.abc import Callable
 from enum import Enum
@@ -242,5 +243,93 @@ def _strict_timestamps(zoned: bool, iso: bool, in_csv: bool) -> Callable[[str], 
             raise ValueError(f"{text!r} is not a timestamp such as {shown}")
         moment = dt.datetime.fromisoformat(match[0].rstrip("."))
         return moment.replace(tzinfo=dt.UTC) if zoned else moment
+
+    return parse
+
+
+# --- reading values of inferred types
+
+_INTEGER = re.compile(r"0|-?[1-9]\d*", re.ASCII)
+_PLAIN_NUMBER = re.compile(r"-?(?:(?:0|[1-9]\d*)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_NO_NUMBERS = frozenset(["NaN", "nan", "Infinity", "-Infinity", "inf", "-inf"])
+# Doubles represent all integers below this one.
+_MAX_EXACT = 1 << 53
+
+
+def exact_parser(kind: t.DataType) -> Callable[[str], Value]:
+    """Return the parser of an inferred type, which rejects text that the type cannot represent.
+
+    So leading zeros and plus signs, which may be part of an identifier, are not those of a number.
+
+    Example:
+        >>> exact_parser(t.DataTypes.BIGINT())("7"), exact_parser(t.DataTypes.TIMESTAMP(3))("2024-01-31T23:59:59")
+        (7, datetime.datetime(2024, 1, 31, 23, 59, 59))
+    """
+    if isinstance(kind, t.BooleanType):
+        return _exact_boolean
+    if isinstance(kind, t.BigIntType):
+        return _exact_integer
+    if isinstance(kind, t.DoubleType):
+        return _exact_double
+    if isinstance(kind, t.DateType):
+        return _exact_date
+    if isinstance(kind, (t.TimestampType, t.LocalZonedTimestampType)):
+        return _exact_timestamps(kind.precision, isinstance(kind, t.LocalZonedTimestampType))
+    return parser(kind, "SQL")
+
+
+def _exact_boolean(text: str) -> bool:
+    word = text.strip().lower()
+    if word not in ("true", "false"):
+        raise ValueError("it is neither true nor false")
+    return word == "true"
+
+
+def _exact_integer(text: str) -> int:
+    stripped = text.strip()
+    if _INTEGER.fullmatch(stripped) is None:
+        raise ValueError("it is not a whole number without leading zeros")
+    number = int(stripped)
+    if not -(1 << 63) <= number < 1 << 63:
+        raise ValueError("it is too large")
+    return number
+
+
+def _exact_double(text: str) -> float:
+    stripped = text.strip()
+    if stripped in _NO_NUMBERS:
+        return float(stripped)
+    if _PLAIN_NUMBER.fullmatch(stripped) is None:
+        raise ValueError("it is not a number without leading zeros")
+    return exact_double(stripped)
+
+
+def exact_double(text: str) -> float:
+    """Return a number as a double; raise ValueError for one that is infinite, or an integer with too many digits."""
+    number = float(text)
+    if math.isinf(number) or (abs(number) >= _MAX_EXACT and text.lstrip("-").isdigit()):
+        raise ValueError("a DOUBLE cannot represent it")
+    return number
+
+
+_ISO_DATE = re.compile(_DAY, re.ASCII)
+_ANY_TIMESTAMP = re.compile(rf"{_DAY}[ T]\d\d:\d\d(?::\d\d(?:\.(\d{{1,6}}))?)?(Z|[+-]\d\d:\d\d)?", re.ASCII)
+
+
+def _exact_date(text: str) -> dt.date:
+    stripped = text.strip()
+    if _ISO_DATE.fullmatch(stripped) is None:
+        raise ValueError("it is not a date such as 2024-01-31")
+    return dt.date.fromisoformat(stripped)
+
+
+def _exact_timestamps(precision: int, zoned: bool) -> Callable[[str], dt.datetime]:
+    shown = f"2024-01-31 23:59:59{'Z' if zoned else ''}"
+
+    def parse(text: str) -> dt.datetime:
+        match = _ANY_TIMESTAMP.fullmatch(text.strip())
+        if match is None or (match[2] is not None) != zoned or len(match[1] or "") > precision:
+            raise ValueError(f"it is not a timestamp such as {shown} with at most {precision} digits after the point")
+        return dt.datetime.fromisoformat(match[0])
 
     return parse

@@ -8,6 +8,7 @@ import lzma
 import os
 import zlib
 from collections.abc import Callable, Iterator
+from glob import iglob
 from typing import TYPE_CHECKING, BinaryIO, cast
 from urllib.parse import unquote, urlsplit
 
@@ -49,12 +50,16 @@ class FileAccess:
     def find(self, path: str) -> Iterator[FileStatus]:
         """Yield a file, or all files below a directory except hidden ones (`.name`, `_name`).
 
-        Raises FileNotFoundError if the path does not exist.
+        A path with the wildcards `*`, `?`, `[..]` or `**` that does not exist itself is a pattern of such paths.
+
+        Raises FileNotFoundError if the path, or the directory before the first wildcard, does not exist.
         """
         if "://" in path:
             yield from self._find_remote(path)
         elif os.path.isdir(path):
             yield from _walk(path)
+        elif has_wildcards(path) and not os.path.exists(path):
+            yield from _matches(path)
         else:
             status = os.stat(path)
             yield FileStatus(path, status.st_size, status.st_mtime)
@@ -62,12 +67,19 @@ class FileAccess:
     def _find_remote(self, url: str) -> Iterator[FileStatus]:
         fs, root = self._remote(url)
         fs.invalidate_cache()
-        infos = fs.find(root, detail=True)
-        if not infos and not fs.exists(root):
-            raise FileNotFoundError(url)
-        for path, info in infos.items():
-            relative = path[len(root) :].strip("/")
-            if not any(part.startswith(_HIDDEN) for part in relative.split("/")):
+        if has_wildcards(root) and not fs.exists(root):
+            base = without_wildcards(root)
+            if not fs.exists(base):
+                raise FileNotFoundError(base)
+            infos: dict[str, dict[str, Value]] = {}
+            for path, info in fs.glob(root, detail=True).items():
+                infos.update(fs.find(path, detail=True) if info["type"] == "directory" else {path: info})
+        else:
+            base, infos = root, fs.find(root, detail=True)
+            if not infos and not fs.exists(root):
+                raise FileNotFoundError(url)
+        for path, info in sorted(infos.items()):
+            if not _is_hidden(path[len(base) :]):
                 yield FileStatus(fs.unstrip_protocol(path), info["size"], _modified(info))
 
     def open(self, path: str) -> BinaryIO:
@@ -91,6 +103,45 @@ class FileAccess:
         except (ImportError, ValueError) as e:
             raise InvalidProgramError(f"FileSource: {url} needs a package that is not installed: {e}") from None
         return fs, path
+
+
+def has_wildcards(path: str) -> bool:
+    """Return whether a path may be a pattern of paths."""
+    return any(c in path for c in "*?[")
+
+
+def without_wildcards(path: str) -> str:
+    """Return the directory before the first wildcard of a pattern, or the path if it has none.
+
+    Example:
+        >>> without_wildcards("/data/2024-*/a.csv"), without_wildcards("s3://bucket/data/*.csv")
+        ('/data', 's3://bucket/data')
+    """
+    start = min((path.index(c) for c in "*?[" if c in path), default=None)
+    return path if start is None else path[: max(path.rfind("/", 0, start), 0)] or "/"
+
+
+def _is_hidden(relative: str) -> bool:
+    return any(part.startswith(_HIDDEN) for part in relative.split("/"))
+
+
+def _matches(pattern: str) -> Iterator[FileStatus]:
+    base = without_wildcards(pattern)
+    if not os.path.isdir(base):
+        raise FileNotFoundError(base)
+    found: dict[str, FileStatus] = {}
+    for path in iglob(pattern, recursive=True):
+        if _is_hidden(path[len(base) :]):
+            continue
+        try:
+            status = os.stat(path)
+            # `**` matches directories and also the files in them.
+            files = _walk(path) if os.path.isdir(path) else [FileStatus(path, status.st_size, status.st_mtime)]
+            found.update((os.path.normpath(file.path), file) for file in files)
+        except FileNotFoundError:
+            # Removed during the listing.
+            continue
+    yield from found.values()
 
 
 def _walk(directory: str) -> Iterator[FileStatus]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
 
 from millstream.common.call_site import labelled, program_line
 from millstream.common.errors import InvalidProgramError
@@ -53,7 +52,7 @@ class Transformation:
     # The source that this is a part of for the user: settings apply to both.
     source: Transformation | None = None
     # Set by cache(): a Cache of the DataStream API, which lies above this package.
-    cache: Any = None
+    cache: object = None
     # The line of the program that created it.
     made_at: str | None = None
 

@@ -16,13 +16,13 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from millstream.checkpoint.manifest import Manifest
 from millstream.checkpoint.origin import delete_origin
 from millstream.checkpoint.storage import absolute_url
 from millstream.checkpoint.store import CheckpointStore, is_alive
 from millstream.common.aliases import Json
+from millstream.common.dispatch import MethodDispatch
 from millstream.common.errors import DeposedError, JobCancelledError, JobExecutionError
 from millstream.common.faults import fault_point
 from millstream.common.job_execution_result import JobExecutionResult
@@ -219,7 +219,7 @@ class JobMaster:
 
     def _carry_out(self, instruction: i.Instruction) -> None:
         try:
-            event = self._HANDLERS[type(instruction)](self, instruction)
+            event = self._HANDLERS[instruction](self, instruction)
         except (Exception, SystemExit) as error:
             self._drop_rest()
             stopped = self._stop_event if self.view.outcome is None else None
@@ -244,7 +244,7 @@ class JobMaster:
                     self._refuse(i.Refuse(request=event.request, error=JobExecutionError(text)))
                 continue
             for instruction in self._machine.handle(event, self._clock.now()):
-                self._HANDLERS[type(instruction)](self, instruction)
+                self._HANDLERS[instruction](self, instruction)
 
     # --- an execution
 
@@ -502,42 +502,43 @@ class JobMaster:
             assert instruction.result is not None
             self.result.set_result(instruction.result)
 
-    # The handler of each instruction; it may return an event. Any: each takes its own class of instruction.
-    _HANDLERS: dict[type, Callable[[JobMaster, Any], e.Event | None]] = {
-        i.ClaimDirectory: _take_directory,
-        i.OpenOutput: _open_output,
-        i.CountSlots: _count_slots,
-        i.OpenSlots: _open_slots,
-        i.ReleaseSlots: _release_slots,
-        i.PollSources: _poll_sources,
-        i.ReadPositions: _read_positions,
-        i.RunEpoch: _run_epoch,
-        i.ConfirmSources: _confirm_sources,
-        i.CommitOutput: _commit_output,
-        i.RecoverOutput: _recover_output,
-        i.FinishOutput: _finish_output,
-        i.WriteManifest: _write_manifest,
-        i.WriteSavepoint: _write_savepoint,
-        i.DiscardCheckpoints: _discard_checkpoints,
-        i.DiscardOthers: _discard_others,
-        i.DeleteState: _delete_state,
-        i.SweepState: _sweep_state,
-        i.DeleteOrigin: _delete_origin,
-        i.RecordOutcome: _record_outcome,
-        i.RemoveDirectory: _remove_directory,
-        i.ReleaseDirectory: _release_directory,
-        i.Replan: _replan_job,
-        i.Answer: _answer,
-        i.Refuse: _refuse,
-        i.Print: _print,
-        i.Log: _log,
-        i.Warn: _warn,
-        i.WriteFailureReport: _write_failure_report,
-        i.CloseSources: _close_sources,
-        i.CloseOutput: _close_output,
-        i.CleanUp: _clean_up,
-        i.Finish: _finish,
-    }
+    # The handler of each instruction; it may return an event.
+    _HANDLERS = (
+        MethodDispatch["JobMaster", [], "e.Event | None"]()
+        .on(i.ClaimDirectory, _take_directory)
+        .on(i.OpenOutput, _open_output)
+        .on(i.CountSlots, _count_slots)
+        .on(i.OpenSlots, _open_slots)
+        .on(i.ReleaseSlots, _release_slots)
+        .on(i.PollSources, _poll_sources)
+        .on(i.ReadPositions, _read_positions)
+        .on(i.RunEpoch, _run_epoch)
+        .on(i.ConfirmSources, _confirm_sources)
+        .on(i.CommitOutput, _commit_output)
+        .on(i.RecoverOutput, _recover_output)
+        .on(i.FinishOutput, _finish_output)
+        .on(i.WriteManifest, _write_manifest)
+        .on(i.WriteSavepoint, _write_savepoint)
+        .on(i.DiscardCheckpoints, _discard_checkpoints)
+        .on(i.DiscardOthers, _discard_others)
+        .on(i.DeleteState, _delete_state)
+        .on(i.SweepState, _sweep_state)
+        .on(i.DeleteOrigin, _delete_origin)
+        .on(i.RecordOutcome, _record_outcome)
+        .on(i.RemoveDirectory, _remove_directory)
+        .on(i.ReleaseDirectory, _release_directory)
+        .on(i.Replan, _replan_job)
+        .on(i.Answer, _answer)
+        .on(i.Refuse, _refuse)
+        .on(i.Print, _print)
+        .on(i.Log, _log)
+        .on(i.Warn, _warn)
+        .on(i.WriteFailureReport, _write_failure_report)
+        .on(i.CloseSources, _close_sources)
+        .on(i.CloseOutput, _close_output)
+        .on(i.CleanUp, _clean_up)
+        .on(i.Finish, _finish)
+    )
 
 
 def _as_exception(error: BaseException) -> Exception:

@@ -15,8 +15,8 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from millstream.checkpoint.manifest import SHARED, Origin
 from millstream.checkpoint.options import CheckpointOptions
@@ -176,11 +176,8 @@ def prepare(spec: JobSpec) -> PreparedJob:
 
 def _prepare(spec: JobSpec, graph: JobGraph, checkpoints: CheckpointOptions, claim: JobClaim) -> PreparedJob:
     config = spec.config
-    settings = job_settings(
-        config,
-        graph,
-        claim.job_id,
-        batch=spec.batch,
+    settings = replace(
+        job_settings(config, graph, claim.job_id, spec.batch),
         clock=spec.clock,
         compressed=checkpoints.compression,
         digests=signing_keys(config) is not None,
@@ -254,8 +251,8 @@ def _check_start(plan: JobPlan, origin: Origin | None) -> None:
                 raise InvalidProgramError(f"Source {head.label}: {e}") from None
 
 
-def job_settings(config: Configuration, graph: JobGraph, job_id: str, **fields: Any) -> JobSettings:
-    """Return the settings that subtasks need; `fields` are further fields of JobSettings."""
+def job_settings(config: Configuration, graph: JobGraph, job_id: str, batch: bool) -> JobSettings:
+    """Return the settings that subtasks need."""
     return JobSettings(
         job_id=job_id,
         job_name=graph.job_name,
@@ -268,8 +265,8 @@ def job_settings(config: Configuration, graph: JobGraph, job_id: str, **fields: 
         inlining=config.get_boolean(INLINING, True),
         keep_bytes=_KEEP_BYTES.read(config),
         slot_memory=None if (memory := executor_memory(config)) is None else memory.slot,
+        batch=batch,
         batch_memory=batch_memory(config),
-        **fields,
     )
 
 

@@ -5,10 +5,16 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import TYPE_CHECKING
 
+from millstream.common.aliases import LibraryObject
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.leader.cas_cells import OvertakenError
+
+if TYPE_CHECKING:
+    # kazoo has no type annotations.
+    from kazoo.client import KazooClient
+    from kazoo.protocol.states import KazooState
 
 log = logging.getLogger("millstream")
 
@@ -30,7 +36,7 @@ class ZooKeeperCells:
         kazoo = _library()
         self._root = root
         self.request_timeout = session_seconds * _REQUEST_TIMEOUT_SHARE
-        self.client: Any = kazoo.client.KazooClient(
+        self.client: KazooClient = kazoo.client.KazooClient(
             quorum,
             timeout=session_seconds,
             # kazoo logs too much; relevant events are logged here.
@@ -42,7 +48,7 @@ class ZooKeeperCells:
         # The parent of ephemeral nodes, one for each live session.
         self.sessions_path = f"{root}/alive"
 
-    def _state_changed(self, state: Any) -> bool | None:
+    def _state_changed(self, state: KazooState) -> bool | None:
         if state == "LOST":
             for on_lost in self._on_lost:
                 on_lost("the session with ZooKeeper is lost")
@@ -54,7 +60,7 @@ class ZooKeeperCells:
     def watch(self, on_lost: Callable[[str], None]) -> None:
         self._on_lost.append(on_lost)
 
-    def request(self, operation: str, *arguments: Any, **options: Any) -> Any:
+    def request(self, operation: str, *arguments: object, **options: object) -> LibraryObject:
         """Send a request; a timeout is an error."""
         kazoo = _library()
         if not self.client.connected:
@@ -139,7 +145,7 @@ def _quiet() -> logging.Logger:
     return logger
 
 
-def _library() -> Any:
+def _library() -> LibraryObject:
     try:
         import kazoo.client
         import kazoo.exceptions

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
-from millstream.common.aliases import Value
+from millstream.common.aliases import UserCode, Value
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.types import BooleanType, DataType
 
 # An argument of a call that is not a value: a keyword, a type, a number, a default. The function's rule checks it.
 Option: TypeAlias = Any
 # What `udf(..)` and the like return, or its opened form in a subtask: `functions/function.py` has its protocols.
-UserFunction: TypeAlias = Any
+UserFunction: TypeAlias = UserCode
 
 
 @fast_dataclass

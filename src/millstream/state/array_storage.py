@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import mmap
 import tempfile
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+
+# An array of any numpy type.
+AnyArray: TypeAlias = NDArray[Any]
 
 # Smaller arrays are always in memory.
 _LARGE = 1 << 20
@@ -16,14 +19,14 @@ _LARGE = 1 << 20
 class Arrays(Protocol):
     """Creates arrays."""
 
-    def make(self, count: int, dtype: DTypeLike) -> NDArray[Any]:
+    def make(self, count: int, dtype: DTypeLike) -> AnyArray:
         """Return an uninitialized array; the caller knows its type."""
 
 
 class InMemory:
     """Arrays in memory."""
 
-    def make(self, count: int, dtype: DTypeLike) -> NDArray[Any]:
+    def make(self, count: int, dtype: DTypeLike) -> AnyArray:
         return np.empty(count, dtype)
 
 
@@ -39,7 +42,7 @@ class InFiles:
     def __init__(self, directory: str) -> None:
         self._directory = directory
 
-    def make(self, count: int, dtype: DTypeLike) -> NDArray[Any]:
+    def make(self, count: int, dtype: DTypeLike) -> AnyArray:
         dtype = np.dtype(dtype)
         size = count * dtype.itemsize
         if size < _LARGE or dtype.hasobject:

@@ -29,8 +29,8 @@ from millstream.sql.bind.tables import declared
 from millstream.sql.catalog.tables import CatalogTable, ColumnKind, TableColumn
 from millstream.sql.errors import ValidationException
 from millstream.sql.language import syntax
-from millstream.sql.operators.io.datastream_io import StreamInput
 from millstream.sql.plan.nodes import Node, StreamScan, ToStream
+from millstream.sql.plan.specs import StreamInput
 from millstream.sql.schema import ALL_CHANGES, Changes, Field, Fields, TimeAttribute
 from millstream.sql.type_rules import can_store
 from millstream.sql.types import DataType, DataTypes, LocalZonedTimestampType, TimestampType

@@ -84,14 +84,16 @@ class Runner:
             if transformation.parallelism is None and not transformation.non_parallel:
                 transformation.parallelism = parallelism
 
-    def collect(self, node: Node) -> TableResult:
+    def collect(self, node: Node) -> QueryResult:
         """Run a query that returns its rows."""
         end = Collected(node.fields, node)
         with self._bridge.added():
-            (last,) = self.translated([end])
+            plans = self.planned([end])
+            (last,) = self._added(plans)
             batches, client = self._bridge.collect(self._name("collect"), last, TableSinkOperator)
         zone, max_width = self._config.get_local_timezone(), int(self._config.get(_WIDTH, "30"))
-        return QueryResult(node.fields, zone, batches, client, not self.is_batch, max_width)
+        is_append_only = plans[0].traits.changes == INSERTS
+        return QueryResult(node.fields, zone, batches, client, not self.is_batch, max_width, is_append_only)
 
     def run(self, sinks: Sequence[Sink]) -> TableResult:
         """Start a job that writes to tables."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 import unicodedata
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from html import escape
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from millstream.common.errors import JobCancelledError
+from millstream.datastream.live_view import ShownRows
 from millstream.sql import types as t
 from millstream.sql.columns.batch import DELETE, UPDATE_BEFORE, Batch
 from millstream.sql.columns.value_text import to_text
@@ -108,7 +110,7 @@ class Tableau:
     """
 
     def __init__(self, fields: Fields, shows_kinds: bool, longest: int, zone: str) -> None:
-        self._types = fields.types
+        self._fields = fields
         self._names = fields.names
         self._shows_kinds = shows_kinds
         self._zone = zone
@@ -132,8 +134,7 @@ class Tableau:
 
     def rows(self, batch: Batch) -> Iterator[str]:
         """Yield a line per row."""
-        columns = [texts_of(c, k, self._zone) for c, k in zip(batch.columns, self._types, strict=True)]
-        for kind, row in zip(batch.all_kinds().tolist(), zip(*columns, strict=True), strict=True):
+        for kind, row in zip(batch.all_kinds().tolist(), row_texts(batch, self._fields, self._zone), strict=True):
             yield self.row(_KINDS[kind], row)
 
     def row(self, kind: str, values: Sequence[str]) -> str:
@@ -145,6 +146,95 @@ class Tableau:
 def footer(rows: int) -> str:
     """Return the line below the rows."""
     return f"{rows} row in set" if rows == 1 else f"{rows} rows in set"
+
+
+def row_texts(batch: Batch, fields: Fields, zone: str) -> list[tuple[str, ...]]:
+    """Return the rows of a batch as they are printed."""
+    columns = [texts_of(c, k, zone) for c, k in zip(batch.columns, fields.types, strict=True)]
+    return list(zip(*columns, strict=True)) if columns else [()] * len(batch)
+
+
+class LastRows:
+    """The last rows of an append-only result."""
+
+    def __init__(self, fields: Fields, zone: str, max_rows: int) -> None:
+        self._fields = fields
+        self._zone = zone
+        self._rows: deque[tuple[str, ...]] = deque(maxlen=max_rows)
+        self._count = 0
+
+    def add(self, batch: Batch) -> int:
+        size, kept = len(batch), self._rows.maxlen or 0
+        last = batch if size <= kept else batch.slice(size - kept, size)
+        self._rows.extend(row_texts(last, self._fields, self._zone))
+        self._count += size
+        return size
+
+    def shown(self) -> ShownRows:
+        note = f"the last {len(self._rows)} rows" if self._count > len(self._rows) else ""
+        return ShownRows(self._fields.names, list(self._rows), note, [str(k) for k in self._fields.types])
+
+
+# Rows of a changelog that are kept; of larger results, those that changed last.
+MAX_MATERIALIZED = 10_000
+
+
+class MaterializedRows:
+    """The rows of a changelog after all changes; an updated row stays in its place."""
+
+    def __init__(self, fields: Fields, zone: str, max_rows: int, max_kept: int = MAX_MATERIALIZED) -> None:
+        self._fields = fields
+        self._zone = zone
+        self._max_rows = max_rows
+        self._max_kept = max_kept
+        # Rows by number, the least recently changed first; and the numbers of equal rows.
+        self._rows: dict[int, tuple[str, ...]] = {}
+        self._numbers: dict[tuple[str, ...], list[int]] = {}
+        self._next_number = 0
+        self._replaced: int | None = None
+        self._is_complete = True
+
+    def add(self, batch: Batch) -> int:
+        rows = row_texts(batch, self._fields, self._zone)
+        for kind, row in zip(batch.all_kinds().tolist(), rows, strict=True):
+            if kind in (UPDATE_BEFORE, DELETE):
+                number = self._remove(row)
+                self._replaced = number if kind == UPDATE_BEFORE else None
+            else:
+                self._insert(row)
+        return len(rows)
+
+    def _remove(self, row: tuple[str, ...]) -> int | None:
+        """Remove a row; return its number, None if it was no longer kept."""
+        numbers = self._numbers.get(row)
+        if not numbers:
+            return None
+        number = numbers.pop()
+        if not numbers:
+            del self._numbers[row]
+        del self._rows[number]
+        return number
+
+    def _insert(self, row: tuple[str, ...]) -> None:
+        number, self._replaced = self._replaced, None
+        if number is None:
+            number, self._next_number = self._next_number, self._next_number + 1
+        self._rows[number] = row
+        self._numbers.setdefault(row, []).append(number)
+        if len(self._rows) > self._max_kept:
+            self._is_complete = False
+            oldest = next(iter(self._rows))
+            text = self._rows.pop(oldest)
+            self._numbers[text].remove(oldest)
+            if not self._numbers[text]:
+                del self._numbers[text]
+
+    def shown(self) -> ShownRows:
+        numbers = sorted(islice(reversed(self._rows), self._max_rows))
+        size = f"{len(self._rows):,}" if self._is_complete else f"more than {self._max_kept:,}"
+        note = f"the {len(numbers)} of {size} rows that changed last" if len(self._rows) > len(numbers) else ""
+        types = [str(k) for k in self._fields.types]
+        return ShownRows(self._fields.names, [self._rows[n] for n in numbers], note, types)
 
 
 def by_content(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterable[str]:
@@ -163,9 +253,9 @@ def by_content(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterable[
 # Maximum rows shown, and the timeout for them.
 ROWS = 20
 SECONDS = 30.0
-_UNBOUNDED = "This table is unbounded, so its query is not run. Read rows as they arrive with <code>{}</code>."
-_SLOW = "Its rows have not arrived within {:g} s. Read all of them with <code>table.execute().print()</code>."
-_TAKE = "with table.execute().collect() as rows: print(next(rows))"
+_UNBOUNDED = "This table is unbounded, so its query is not run. See rows as they arrive with <code>{}</code>."
+_SLOW = "Its rows have not arrived within {:g} s. See them as they arrive with <code>table.show_live()</code>."
+_LIVE = "table.show_live()"
 
 
 def as_html(table: Table, node: Node, zone: str, seconds: float = SECONDS) -> str:
@@ -179,37 +269,34 @@ def as_html(table: Table, node: Node, zone: str, seconds: float = SECONDS) -> st
     """
     fields = node.fields
     if not is_bounded(node):
-        return _columns(fields) + f"<p>{_UNBOUNDED.format(_TAKE)}</p>"
+        return _columns(fields) + f"<p>{_UNBOUNDED.format(_LIVE)}</p>"
     rows = _first_rows(table, fields, zone, seconds)
     if rows is None:
         return _columns(fields) + f"<p>{_SLOW.format(seconds)}</p>"
     note = f"<p>The first {ROWS} rows.</p>" if len(rows) > ROWS else f"<p>{len(rows)} row{'s' * (len(rows) != 1)}.</p>"
-    head = "".join(f'<th title="{escape(str(f.type))}">{escape(f.name)}</th>' for f in fields.fields)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{_body(rows[:ROWS])}</tbody></table>{note}"
+    return rows_as_html(fields, rows[:ROWS]) + note
+
+
+def rows_as_html(fields: Fields, rows: Sequence[Sequence[str]]) -> str:
+    """Return texts of rows as a table."""
+    return ShownRows(fields.names, rows, types=[str(f.type) for f in fields.fields]).html()
 
 
 def _columns(fields: Fields) -> str:
-    rows = [(f.name, str(f.type)) for f in fields.fields]
-    return f"<table><thead><tr><th>column</th><th>type</th></tr></thead><tbody>{_body(rows)}</tbody></table>"
-
-
-def _body(rows: Sequence[Sequence[str]]) -> str:
-    return "".join(f"<tr>{''.join(f'<td>{escape(v)}</td>' for v in row)}</tr>" for row in rows)
+    return ShownRows(("column", "type"), [(f.name, str(f.type)) for f in fields.fields]).html()
 
 
 def _first_rows(table: Table, fields: Fields, zone: str, seconds: float) -> list[tuple[str, ...]] | None:
     """Return up to one more than the displayed rows, after all changes; None on timeout."""
     result = table.fetch(ROWS + 1).execute()
-    counts: dict[tuple[str, ...], int] = {}
+    rows = MaterializedRows(fields, zone, ROWS + 1)
     try:
         with _cancelled_after(result, seconds):
             for batch in result.arrow_batches():
-                columns = [texts_of(c, k, zone) for c, k in zip(batch.columns, fields.types, strict=True)]
-                for kind, row in zip(batch.all_kinds().tolist(), zip(*columns, strict=True), strict=True):
-                    counts[row] = counts.get(row, 0) + (-1 if kind in (UPDATE_BEFORE, DELETE) else 1)
+                rows.add(batch)
     except JobCancelledError:
         return None
-    return [row for row, count in counts.items() for _ in range(count)]
+    return [tuple(row) for row in rows.shown().rows]
 
 
 @contextmanager

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from millstream.common.call_site import warn_deprecated
 from millstream.common.errors import InvalidProgramError
+from millstream.datastream.live_view import MAX_ROWS, LiveView, check_notebook
+from millstream.sql.columns.batch import Batch
 from millstream.sql.errors import ValidationException
 from millstream.sql.language import syntax
 from millstream.sql.plan.nodes import Collected, Node
@@ -159,6 +161,18 @@ class TableBase(Subquery):
             1 row in set
         """
         return self._planner.runner.collect(self._node)
+
+    def show_live(self, max_rows: int = MAX_ROWS) -> LiveView[Batch]:
+        """Run the query and show its rows in a notebook while they arrive. Not in PyFlink.
+
+        The cell shows the last rows, or the rows after all changes if the query updates its result. The job runs in the
+        background; the returned view has `stop()` and `wait()`, and a Stop button if ipywidgets is installed.
+
+        Args:
+            max_rows: the number of rows to show.
+        """
+        check_notebook("show_live")
+        return self._planner.runner.collect(self._node).show_live(max_rows)
 
     def insert_into(self, table_path_or_descriptor: str | TableDescriptor, overwrite: bool = False) -> TablePipeline:
         """Return a pipeline into a table, to be executed or added to a statement set; nothing runs yet.

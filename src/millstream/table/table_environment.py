@@ -28,6 +28,7 @@ from millstream.table.compiled_plan import CompiledPlan
 from millstream.table.datastream_bridge import Streams
 from millstream.table.environment_settings import EnvironmentSettings
 from millstream.table.expression import Expression, tree_of
+from millstream.table.file_tables import FileMethods
 from millstream.table.in_memory_tables import RowSchema, batch_of, from_frame, row_type_of, scan_of
 from millstream.table.job_submission import refuse_unknown
 from millstream.table.plan_reference import PlanReference, plan_text
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["StreamTableEnvironment", "TableEnvironment"]
 
 
-class TableEnvironment(CatalogMethods):
+class TableEnvironment(CatalogMethods, FileMethods):
     """Holds tables, views and functions by name, and runs statements of SQL and the Table API.
 
     Example:

@@ -6,6 +6,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import TimeoutError as TookTooLong
+from html import escape
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -16,18 +17,36 @@ from millstream.common.aliases import Value
 from millstream.common.errors import MillstreamError
 from millstream.common.job_client import JobClient
 from millstream.common.types import Row, RowKind
+from millstream.datastream.live_view import (
+    IN_BACKGROUND,
+    MAX_ROWS,
+    WHILE_CELL_RUNS,
+    LiveView,
+    check_notebook,
+    in_notebook,
+)
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.value_conversion import to_column, to_python
 from millstream.sql.errors import TableException
 from millstream.sql.schema import Field, Fields
 from millstream.sql.types import ArrayType, DataType, DataTypes, FloatType, MapType, MultisetType, RowType
 from millstream.table.resolved_schema import ResolvedSchema
-from millstream.table.result_display import NULL, Tableau, by_content, footer, texts_of
+from millstream.table.result_display import (
+    NULL,
+    LastRows,
+    MaterializedRows,
+    Tableau,
+    by_content,
+    footer,
+    row_texts,
+    rows_as_html,
+)
 from millstream.table.result_kind import ResultKind
 from millstream.table.table_schema import TableSchema
 
 if TYPE_CHECKING:
     from millstream.datastream.collect import CloseableIterator as Batches
+    from millstream.datastream.collect import LocalJobClient
 
 __all__ = ["CloseableIterator", "TableResult"]
 
@@ -240,12 +259,20 @@ class QueryResult(TableResult):
     """The rows of a running query."""
 
     def __init__(
-        self, fields: Fields, zone: str, batches: Batches[Batch], client: JobClient, shows_kinds: bool, max_width: int
+        self,
+        fields: Fields,
+        zone: str,
+        batches: Batches[Batch],
+        client: LocalJobClient,
+        shows_kinds: bool,
+        max_width: int,
+        is_append_only: bool,
     ) -> None:
         super().__init__(fields, zone)
         self._source = batches
         self._client = client
         self._layout = (shows_kinds, max_width)
+        self._is_append_only = is_append_only
         self._ready: list[Batch] = []
         self._is_consumed = False
 
@@ -272,6 +299,26 @@ class QueryResult(TableResult):
     def _cancel(self) -> None:
         self._source.close()
 
+    def show_live(self, max_rows: int = MAX_ROWS) -> LiveView[Batch]:
+        """Show the rows in a notebook while the job runs: the last ones, or those after all changes. Not in PyFlink.
+
+        Args:
+            max_rows: the number of rows to show.
+        """
+        check_notebook("show_live")
+        return self._live_view(max_rows, IN_BACKGROUND)
+
+    def _live_view(self, max_rows: int, hint: str) -> LiveView[Batch]:
+        rows = (LastRows if self._is_append_only else MaterializedRows)(self._fields, self._zone, max_rows)
+        return LiveView(self._batches(), rows, self._client.job, hint)
+
+    def _ipython_display_(self) -> None:
+        """Show the rows in the cell until the job has ended or the kernel is interrupted; print them in a terminal."""
+        if in_notebook():
+            self._live_view(MAX_ROWS, WHILE_CELL_RUNS).wait()
+        else:
+            self.print()
+
     def print(self) -> None:
         tableau = Tableau(self._fields, *self._layout, self._zone)
         write, rows = sys.stdout.write, 0
@@ -296,10 +343,15 @@ class RowsResult(TableResult):
     def _batches(self) -> Iterator[Batch]:
         return iter([self._batch] if len(self._batch) else [])
 
+    def _rows(self) -> list[list[str]]:
+        # A missing value is an empty cell here.
+        return [["" if v == NULL else v for v in row] for row in row_texts(self._batch, self._fields, self._zone)]
+
+    def _repr_html_(self) -> str:
+        return rows_as_html(self._fields, self._rows())
+
     def print(self) -> None:
-        columns = [texts_of(c, t, self._zone) for c, t in zip(self._batch.columns, self._fields.types, strict=True)]
-        # A missing value is printed as an empty cell here.
-        rows = [["" if v == NULL else v for v in row] for row in zip(*columns, strict=True)]
+        rows = self._rows()
         print("\n".join(by_content(self._fields.names, rows)) if rows else "Empty set")
 
 
@@ -321,6 +373,9 @@ class TextResult(RowsResult):
     def __init__(self, text: str) -> None:
         super().__init__(_named("result", DataTypes.STRING()), [(text,)])
         self._text = text
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self._text)}</pre>"
 
     def print(self) -> None:
         print(self._text)

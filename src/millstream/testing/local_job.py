@@ -100,7 +100,7 @@ class LocalJob:
             job_name: the job's name, in place of the configured one.
         """
         job_graph, batch = pending_job_graph(env, job_name, sinks)
-        settings = job_settings(env.get_configuration(), job_graph, "local", batch=batch)
+        settings = job_settings(env.get_configuration(), job_graph, "local", batch)
         self.plan = JobPlan(settings=settings, vertices=job_graph.vertices)
         self._slice = configured_slice(env.get_configuration(), batch) or QUICK.longest
         self._clock = clock or ManualClock()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Callable
 
 from millstream.checkpoint.manifest import NAME, SHARED, Manifest, encode_manifest
 from millstream.checkpoint.snapshot import Snapshot
 from millstream.checkpoint.storage import open_storage
 from millstream.checkpoint.store import open_checkpoint
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
+from millstream.graph.transformations import Transformation
 from millstream.testing.local_job import LocalJob, MemoryStorage
 
 _PARTS = "savepoint"
@@ -33,7 +34,7 @@ def save_checkpoint(job: LocalJob, directory: str | os.PathLike[str], number: in
         ...     os.path.basename(save_checkpoint(job, directory, 7))
         'chk-7'
     """
-    _run_epoch(job, checkpoint=number)
+    _run_epoch(job, number)
     snapshot = job.live_snapshot()
     storage = open_storage(os.fspath(directory))
     for name in snapshot.files():
@@ -56,7 +57,7 @@ def save_savepoint(job: LocalJob, directory: str | os.PathLike[str]) -> str:
         ...     sorted(os.listdir(save_savepoint(job, directory)))[-1]
         '_metadata'
     """
-    _run_epoch(job, checkpoint=1, savepoint=_PARTS)
+    _run_epoch(job, 1, _PARTS)
     snapshot = job.savepoint()
     storage = open_storage(os.fspath(directory))
     for vertex in snapshot.vertices.values():
@@ -65,10 +66,17 @@ def save_savepoint(job: LocalJob, directory: str | os.PathLike[str]) -> str:
     return _publish(os.fspath(directory), "savepoint", snapshot.epoch, snapshot, "")
 
 
-def start_from(env: StreamExecutionEnvironment, location: str | os.PathLike[str], **settings: Any) -> LocalJob:
+def start_from(
+    env: StreamExecutionEnvironment,
+    location: str | os.PathLike[str],
+    clock: Callable[[], int] | None = None,
+    epoch_sizes: Callable[[], int] | None = None,
+    sinks: list[Transformation] | None = None,
+    job_name: str | None = None,
+) -> LocalJob:
     """Return a local job of an environment's program, restored from a checkpoint or savepoint on disk.
 
-    This tests an upgrade without a cluster, with a cluster's snapshot. `settings` are those of LocalJob.
+    This tests an upgrade without a cluster, with a cluster's snapshot. The other arguments are those of LocalJob.
 
     Example:
         >>> import tempfile
@@ -90,11 +98,12 @@ def start_from(env: StreamExecutionEnvironment, location: str | os.PathLike[str]
     snapshot = checkpoint.manifest.snapshot
     for name in snapshot.files().union(snapshot.parts()):
         storage.files[name] = bytes(source.read(name))
-    return LocalJob(env, snapshot=snapshot, storage=storage, **settings)
+    return LocalJob(env, clock, epoch_sizes, snapshot, storage, sinks, job_name)
 
 
-def _run_epoch(job: LocalJob, **options: Any) -> None:
-    job.run_tasks(job.execution.tasks({}, frozenset(), flush=True, **options))
+def _run_epoch(job: LocalJob, checkpoint: int, savepoint: str | None = None) -> None:
+    tasks = job.execution.tasks({}, frozenset(), flush=True, checkpoint=checkpoint, savepoint=savepoint)
+    job.run_tasks(tasks)
     job.output.finish()
 
 

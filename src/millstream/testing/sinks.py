@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from threading import Lock
-from typing import Any, Literal
+from typing import Literal
 
 from millstream.common.aliases import Value
 from millstream.connectors.base import CommitContext, Committer, Sink, SinkWriter
@@ -139,10 +139,10 @@ class _Writer(SinkWriter):
         self._failure.step("prepare")
         return self._inner.prepare_commit(flush)
 
-    def runtime_snapshot(self) -> Any:
+    def runtime_snapshot(self) -> object:
         return self._inner.runtime_snapshot()
 
-    def restore(self, snapshot: Any) -> None:
+    def restore(self, snapshot: object) -> None:
         self._inner.restore(snapshot)
 
     def close(self) -> None:

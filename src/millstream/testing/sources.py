@@ -9,7 +9,7 @@ import signal
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from millstream.common.aliases import Value
 from millstream.common.errors import MillstreamError
@@ -23,7 +23,7 @@ from millstream.common.watermark_strategy import (
     WatermarkStrategy,
 )
 from millstream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator
-from millstream.connectors.intervals import IntervalEnumerator, IntervalReader
+from millstream.connectors.intervals import IntervalEnumerator, IntervalPosition, IntervalReader
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.operators.diagnostics.failures import shorten
@@ -87,7 +87,7 @@ class TestingSource(Source):
     def is_bounded(self) -> bool:
         return True
 
-    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+    def create_enumerator(self, parallelism: int, restored: IntervalPosition | None = None) -> SplitEnumerator:
         return _Enumerator(len(self._elements), parallelism, restored, self._batch_size)
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
@@ -95,7 +95,7 @@ class TestingSource(Source):
 
 
 class _Enumerator(IntervalEnumerator):
-    def __init__(self, size: int, parallelism: int, restored: Any, batch_size: int) -> None:
+    def __init__(self, size: int, parallelism: int, restored: IntervalPosition | None, batch_size: int) -> None:
         super().__init__(0, size, parallelism, restored)
         self._batch_size = batch_size
 
@@ -153,7 +153,7 @@ class ScriptedInput(Source):
             raise MillstreamError("This input has ended: no record can follow end_input().")
         self.pending.append(_pickled(items))
 
-    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+    def create_enumerator(self, parallelism: int, restored: None = None) -> SplitEnumerator:
         return _ScriptedEnumerator(self)
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:

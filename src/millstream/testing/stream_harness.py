@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, NamedTuple, TypedDict, TypeVar
+from typing import NamedTuple, TypedDict, TypeVar
 
 from millstream.checkpoint.snapshot import Snapshot
 from millstream.common.aliases import Key, Value
@@ -337,7 +337,7 @@ class StreamHarness:
         reached = [p.watermark for (v, _), p in self._job.progress.subtasks.items() if v == vertex.id]
         return min(w for w in reached if w is not None)
 
-    def metrics(self) -> dict[str, Any]:
+    def metrics(self) -> dict[str, Value]:
         """Return users' metrics by name, numbers added up over the subtasks.
 
         Example:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, count
 from threading import Lock
-from typing import Any
 
 import numpy as np
 
@@ -183,7 +182,7 @@ class _InEpochs(BatchesSource):
         self._ends = list(accumulate(map(len, epochs)))
         self._id = table_id
 
-    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+    def create_enumerator(self, parallelism: int, restored: Value = None) -> SplitEnumerator:
         return _Enumerator(self._ends, self._id, restored or 0)
 
 

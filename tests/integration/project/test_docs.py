@@ -85,3 +85,30 @@ def test_sql_page_programs_run_in_order(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     reported = ["+I[Germany, 2024-01-01T00:00, 20.50]", "+I[1970-01-01 00:00:00,2]", "| +I |                    3 |"]
     assert [t for t in reported if t not in done.stdout] == []
+
+
+def test_files_page_reads_csv_as_documented(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "reference" / "connectors" / "files.md").read_text()
+    program = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[1]
+    (statement,) = re.findall(r"```sql\n(.*?);\n```", page, re.DOTALL)
+    (message,) = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+    for name, content in (
+        ("orders/a.csv", "city,price,zip,at\nBerlin,12,01067,2024-01-01 00:00:01\n"),
+        ("short/b.csv", "city,price\nBonn,1\nKöln,2.5\n"),
+        ("later/a.csv", "city,price\nBonn,1\n"),
+        ("later/b.csv", "city,price\nKöln,12.5\n"),
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    program += f"""
+t_env.execute_sql({statement.replace("/data/orders", f"{tmp_path}/short")!r})
+t_env.execute_sql("SELECT SUM(price) FROM orders").print()
+t_env.read_csv("later", infer_rows=1).execute().print()
+"""
+    (tmp_path / "program.py").write_text(program)
+    command = [sys.executable, "-m", "millstream.cli.main", "run", "-D", "millstream.engine=local", "program.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert "  `zip` STRING,\n  `at` TIMESTAMP(3)" in done.stdout, done.stderr
+    assert "| +I |                         Berlin |                   12 |" in done.stdout
+    assert "|                            3.5 |" in done.stdout
+    assert " ".join(message.split()) in done.stderr.replace(str(tmp_path / "later"), "/data/orders")

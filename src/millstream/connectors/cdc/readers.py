@@ -9,8 +9,9 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
+from millstream.common.aliases import LibraryObject
 from millstream.common.errors import MillstreamError
 from millstream.connectors.base import SplitRange
 from millstream.connectors.cdc.incremental_snapshot import (
@@ -27,7 +28,7 @@ __all__ = ["CHUNK_BYTES", "ChunkReaders", "Connection", "LogPiece", "LogThread",
 
 
 # The connection class of a database's driver.
-Connection: TypeAlias = Any
+Connection: TypeAlias = LibraryObject
 
 
 @dataclass(kw_only=True)

@@ -7,9 +7,9 @@ from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar
+from typing import ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar
 
-from millstream.common.aliases import Value
+from millstream.common.aliases import LibraryObject, Value
 from millstream.common.errors import InvalidProgramError
 from millstream.connectors.base import Source, SourceReader
 from millstream.connectors.cdc.changes import (
@@ -132,7 +132,7 @@ def check_named(patterns: Iterable[str], tables: Collection[str], server: str, q
 
 
 # Address and credentials: a dataclass with `user` and `connect()`, one for each database.
-DatabaseServer: TypeAlias = Any
+DatabaseServer: TypeAlias = LibraryObject
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,60 +168,60 @@ class CaptureBuilder(Generic[S]):
     def __init__(self, settings: S) -> None:
         self._settings = settings
 
-    def _with(self, **changes: Any) -> Self:
-        self._settings = replace(self._settings, **changes)
+    def _with(self, settings: S) -> Self:
+        self._settings = settings
         return self
 
-    def _with_server(self, **changes: Any) -> Self:
-        return self._with(database=replace(self._settings.database, **changes))
+    def _with_server(self, server: DatabaseServer) -> Self:
+        return self._with(replace(self._settings, database=server))
 
     def hostname(self, hostname: str) -> Self:
         """Set the server's host name, or the path of a Unix socket. Default: localhost."""
-        return self._with_server(host=hostname)
+        return self._with_server(replace(self._settings.database, host=hostname))
 
     def port(self, port: int) -> Self:
         """Set the port. Default: 5432 for PostgreSQL, 3306 for MariaDB and MySQL."""
-        return self._with_server(port=port)
+        return self._with_server(replace(self._settings.database, port=port))
 
     def username(self, username: str) -> Self:
         """Set the user, who must be allowed to read the tables and the log. Required."""
-        return self._with_server(user=username)
+        return self._with_server(replace(self._settings.database, user=username))
 
     def password(self, password: str) -> Self:
         """Set the password. Default: none."""
-        return self._with_server(password=password)
+        return self._with_server(replace(self._settings.database, password=password))
 
     def connect_timeout(self, seconds: int) -> Self:
         """Set the connection timeout. Default: 10 s."""
-        return self._with_server(timeout=seconds)
+        return self._with_server(replace(self._settings.database, timeout=seconds))
 
     def table_list(self, *tables: str) -> Self:
         """Set the tables by qualified names or regular expressions, which later tables may match too. Required."""
-        return self._with(tables=tables)
+        return self._with(replace(self._settings, tables=tables))
 
     def deserializer(self, schema: DebeziumDeserializationSchema) -> Self:
         """Set how changes become records. Default: RowDeserializationSchema()."""
-        return self._with(schema=schema)
+        return self._with(replace(self._settings, schema=schema))
 
     def startup_options(self, options: StartupOptions) -> Self:
         """Set where a job without a checkpoint starts. Default: StartupOptions.initial()."""
-        return self._with(startup=options)
+        return self._with(replace(self._settings, startup=options))
 
     def split_size(self, rows: int) -> Self:
         """Set the maximum rows per chunk. Default: 8096."""
-        return self._with(chunk_rows=rows)
+        return self._with(replace(self._settings, chunk_rows=rows))
 
     def snapshot_parallelism(self, connections: int) -> Self:
         """Set how many chunks are read concurrently. Default: 2."""
-        return self._with(threads=connections)
+        return self._with(replace(self._settings, threads=connections))
 
     def heartbeat_interval(self, seconds: float) -> Self:
         """Set how often checkpoints record the log's progress while tables have no changes. Default: 30 s."""
-        return self._with(heartbeat_seconds=seconds)
+        return self._with(replace(self._settings, heartbeat_seconds=seconds))
 
     def discovery_interval(self, seconds: float) -> Self:
         """Set how often to look for new tables. Default: 30 s."""
-        return self._with(discovery_seconds=seconds)
+        return self._with(replace(self._settings, discovery_seconds=seconds))
 
     def _checked(self, **required: str) -> S:
         """Return the settings; refuse them if a required one is missing."""

@@ -7,12 +7,12 @@ import random
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from millstream.common.dispatch import Dispatch
 from millstream.common.display_text import did_you_mean
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.connectors.base import Source, SourceReader, SplitEnumerator
@@ -149,20 +149,20 @@ def generator_of(
 
 
 def _maker(key: str, kind: t.DataType, options: Options) -> _Make:
-    make = _MAKERS.get(type(kind))
+    make = _MAKERS.get(kind)
     if make is None:
         raise ValidationException(f"Unsupported type: {kind}")
-    return make(key, kind, options)
+    return make(kind, key, options)
 
 
-def _integers(key: str, kind: t.IntegralType, options: Options) -> _Make:
+def _integers(kind: t.IntegralType, key: str, options: Options) -> _Make:
     half = 1 << (kind.bits - 1)
     low, high = options.integer(f"{key}.min", -half), options.integer(f"{key}.max", half - 1)
     numpy = np.dtype(f"int{kind.bits}")
     return lambda source, rows: pa.array(source.integers(low, high, rows, numpy, endpoint=True))
 
 
-def _floats(key: str, kind: t.FloatType | t.DoubleType, options: Options) -> _Make:
+def _floats(kind: t.FloatType | t.DoubleType, key: str, options: Options) -> _Make:
     numpy = np.float32 if isinstance(kind, t.FloatType) else np.float64
     limit = float(np.finfo(numpy).max)
     low, high = options.number(f"{key}.min", 0.0), options.number(f"{key}.max", limit)
@@ -174,7 +174,7 @@ def _floats(key: str, kind: t.FloatType | t.DoubleType, options: Options) -> _Ma
     return make
 
 
-def _decimals(key: str, kind: t.DecimalType, options: Options) -> _Make:
+def _decimals(kind: t.DecimalType, key: str, options: Options) -> _Make:
     limit = 10 ** (kind.precision - kind.scale) - 1
     low, high = options.number(f"{key}.min", float(-limit)), options.number(f"{key}.max", float(limit))
     unit = decimal.Decimal(1).scaleb(-kind.scale)
@@ -190,7 +190,7 @@ def _decimals(key: str, kind: t.DecimalType, options: Options) -> _Make:
     return make
 
 
-def _booleans(key: str, kind: t.BooleanType, options: Options) -> _Make:
+def _booleans(kind: t.BooleanType, key: str, options: Options) -> _Make:
     return lambda source, rows: pa.array(source.random(rows) < 0.5)
 
 
@@ -218,7 +218,7 @@ def _offsets(source: np.random.Generator, rows: int, length: int, varies: bool) 
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
 
 
-def _texts(key: str, kind: t.CharType | t.VarCharType, options: Options) -> _Make:
+def _texts(kind: t.CharType | t.VarCharType, key: str, options: Options) -> _Make:
     length, varies = _length(key, kind, options), options.flag(f"{key}.var-len", False)
 
     def make(source: np.random.Generator, rows: int) -> pa.Array:
@@ -229,7 +229,7 @@ def _texts(key: str, kind: t.CharType | t.VarCharType, options: Options) -> _Mak
     return make
 
 
-def _bytes(key: str, kind: t.BinaryType | t.VarBinaryType, options: Options) -> _Make:
+def _bytes(kind: t.BinaryType | t.VarBinaryType, key: str, options: Options) -> _Make:
     length, varies = _length(key, kind, options), options.flag(f"{key}.var-len", False)
 
     def make(source: np.random.Generator, rows: int) -> pa.Array:
@@ -240,7 +240,7 @@ def _bytes(key: str, kind: t.BinaryType | t.VarBinaryType, options: Options) -> 
     return make
 
 
-def _intervals(key: str, kind: t.YearMonthIntervalType | t.DayTimeIntervalType, options: Options) -> _Make:
+def _intervals(kind: t.YearMonthIntervalType | t.DayTimeIntervalType, key: str, options: Options) -> _Make:
     months = isinstance(kind, t.YearMonthIntervalType)
     limit = 120_000 if months else 86_400_000 * 1000
     low, high = options.integer(f"{key}.min", 0), options.integer(f"{key}.max", limit)
@@ -248,7 +248,7 @@ def _intervals(key: str, kind: t.YearMonthIntervalType | t.DayTimeIntervalType, 
     return lambda source, rows: pa.array(source.integers(low, high, rows, numpy, endpoint=True))
 
 
-def _lists(key: str, kind: t.ArrayType, options: Options) -> _Make:
+def _lists(kind: t.ArrayType, key: str, options: Options) -> _Make:
     inner = _maker(f"{key}.element", kind.element_type, options)
     length = options.integer(f"{key}.length", _ELEMENTS)
 
@@ -259,7 +259,7 @@ def _lists(key: str, kind: t.ArrayType, options: Options) -> _Make:
     return make
 
 
-def _maps(key: str, kind: t.MultisetType | t.MapType, options: Options) -> _Make:
+def _maps(kind: t.MultisetType | t.MapType, key: str, options: Options) -> _Make:
     keys: _Make
     values: _Make
     if isinstance(kind, t.MultisetType):
@@ -281,7 +281,7 @@ def _counts(source: np.random.Generator, rows: int) -> pa.Array:
     return pa.array(source.integers(1, 10, rows, np.int32))
 
 
-def _rows(key: str, kind: t.RowType, options: Options) -> _Make:
+def _rows(kind: t.RowType, key: str, options: Options) -> _Make:
     inner = [(f.name, _maker(f"{key}.{f.name}", f.data_type, options)) for f in kind.fields]
 
     def make(source: np.random.Generator, rows: int) -> pa.Array:
@@ -290,27 +290,27 @@ def _rows(key: str, kind: t.RowType, options: Options) -> _Make:
     return make
 
 
-# Each function takes its own type.
-_MAKERS: dict[type[t.DataType], Callable[[str, Any, Options], _Make]] = {
-    t.BooleanType: _booleans,
-    t.TinyIntType: _integers,
-    t.SmallIntType: _integers,
-    t.IntType: _integers,
-    t.BigIntType: _integers,
-    t.FloatType: _floats,
-    t.DoubleType: _floats,
-    t.DecimalType: _decimals,
-    t.CharType: _texts,
-    t.VarCharType: _texts,
-    t.BinaryType: _bytes,
-    t.VarBinaryType: _bytes,
-    t.YearMonthIntervalType: _intervals,
-    t.DayTimeIntervalType: _intervals,
-    t.ArrayType: _lists,
-    t.MultisetType: _maps,
-    t.MapType: _maps,
-    t.RowType: _rows,
-}
+_MAKERS = (
+    Dispatch[[str, Options], _Make]()
+    .on(t.BooleanType, _booleans)
+    .on(t.TinyIntType, _integers)
+    .on(t.SmallIntType, _integers)
+    .on(t.IntType, _integers)
+    .on(t.BigIntType, _integers)
+    .on(t.FloatType, _floats)
+    .on(t.DoubleType, _floats)
+    .on(t.DecimalType, _decimals)
+    .on(t.CharType, _texts)
+    .on(t.VarCharType, _texts)
+    .on(t.BinaryType, _bytes)
+    .on(t.VarBinaryType, _bytes)
+    .on(t.YearMonthIntervalType, _intervals)
+    .on(t.DayTimeIntervalType, _intervals)
+    .on(t.ArrayType, _lists)
+    .on(t.MultisetType, _maps)
+    .on(t.MapType, _maps)
+    .on(t.RowType, _rows)
+)
 
 
 # Rows are generated in blocks whose values depend only on the block's number, so a replay generates the same rows.

@@ -13,9 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self, cast
+from typing import Self
 from urllib.parse import unquote, urlsplit
 
+from millstream.common.aliases import UserCode
 from millstream.common.call_site import warn_deprecated
 from millstream.common.errors import InvalidProgramError, LostOutputError
 from millstream.common.serialization import Encoder, SimpleStringEncoder
@@ -407,7 +408,9 @@ class RowFormatBuilder(_FormatBuilder):
 
     def __init__(self, base_path: str | os.PathLike[str], encoder: Encoder) -> None:
         encode = _method(encoder, "encode", "for_row_format takes an Encoder")
-        make_writer: MakeWriter = partial(RowWriter, encode=encode)
+        # An encoder may be any object with the method.
+        header = encoder.header() if isinstance(encoder, Encoder) else b""
+        make_writer: MakeWriter = partial(RowWriter, encode=encode, header=header)
         if isinstance(encoder, SimpleStringEncoder) and encoder.charset == "utf-8":
             make_writer = TextWriter
         super().__init__(base_path, make_writer, RollingPolicy.default_rolling_policy())
@@ -440,11 +443,11 @@ class BulkFormatBuilder(_FormatBuilder):
         return self
 
 
-def _method(holder: object, name: str, expected: str) -> Callable[..., Any]:
+def _method(holder: object, name: str, expected: str) -> UserCode:
     method = getattr(holder, name, None)
     if not callable(method) or isinstance(holder, str):
         raise InvalidProgramError(f"FileSink.{expected} or an object with {name}(), not {holder!r}.")
-    return cast("Callable[..., Any]", method)
+    return method
 
 
 def local_path(path: str) -> str:

@@ -10,7 +10,10 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from millstream.checkpoint.storage import storage_options
 from millstream.common.aliases import Value
+from millstream.common.configuration import Configuration
+from millstream.common.errors import MillstreamError
 from millstream.common.time import Duration
 from millstream.connectors.base import Source
 from millstream.connectors.files.partition_commit import PARTITION_COMMIT_OPTIONS, partition_commits
@@ -97,7 +100,13 @@ class PartitionedFiles:
             name, is_partition, text = part.partition("=")
             if is_partition and unquote(name) == column:
                 value = unquote(text)
-                return None if value == self._default else parser(self._types[column], "SQL")(value)
+                try:
+                    return None if value == self._default else parser(self._types[column], "SQL")(value)
+                except ValueError as e:
+                    raise MillstreamError(
+                        f"FileSource: {path}: {value!r} of the partition column '{column}' is not of type "
+                        f"{self._types[column]} ({e}); rename the directory, or declare the column as STRING."
+                    ) from None
         return None
 
     def is_partition(self, column: str) -> bool:
@@ -186,6 +195,7 @@ class _Table:
         self.partition = context.table.partition
         self.format.check(self.stored)
         self.batch = context.batch
+        self.storage_options = storage_options(Configuration.from_dict(dict(context.settings)))
         self.pattern = self.options.text("source.path.regex-pattern", "") or None
         self.default_partition = self.options.text("partition.default-name", _DEFAULT_PARTITION)
 
@@ -235,7 +245,7 @@ class _Source(TableSource):
             builder = builder.monitor_continuously(
                 Duration.of_millis(table.options.duration("source.monitor-interval", 0))
             )
-        return builder.build()
+        return builder.build().with_storage_options(table.storage_options)
 
     def statistics(self, columns: Sequence[str]) -> TableStatistics | None:
         table = self._table

@@ -54,7 +54,13 @@ class _ByBucket(BucketAssigner):
 
 
 class _Messages(Encoder):
-    """Writes the messages of pieces."""
+    """Writes the messages of pieces, after a header."""
+
+    def __init__(self, header: bytes) -> None:
+        self._header = header
+
+    def header(self) -> bytes:
+        return self._header
 
     def encode(self, value: _Piece, stream: BinaryIO) -> None:
         assert isinstance(value.rows, bytes)
@@ -246,6 +252,22 @@ class _Overwriting(Committer):
         self._inner.close()
 
 
+class RowsCompactor(FileCompactor):
+    """Merges files of rows that begin with the same header."""
+
+    def __init__(self, header: bytes) -> None:
+        self._header = header
+
+    def compact(self, files: Iterable[Iterable[bytes]], output: BinaryIO) -> None:
+        output.write(self._header)
+        for pieces in files:
+            first, rest = b"", iter(pieces)
+            while len(first) < len(self._header) and (piece := next(rest, b"")):
+                first += piece
+            output.write(first.removeprefix(self._header))
+            output.writelines(rest)
+
+
 class _Rewriting(FileCompactor):
     """Merges columnar files: reads their batches and writes one file."""
 
@@ -275,12 +297,16 @@ def table_file_sink(
     if not stored:
         raise ValidationException("All columns are partition columns: declare at least one other column.")
     builder: BulkFormatBuilder | RowFormatBuilder
-    compactor = FileCompactor.concat_file_compactor()
+    compactor: FileCompactor
     if isinstance(table_format, FileTableFormat):
         files = _Files(table_format, stored)
         builder, compactor = FileSink.for_bulk_format(base, files), _Rewriting(files)
     else:
-        builder = FileSink.for_row_format(base, _Messages()).with_rolling_policy(_policy(options))
+        assert isinstance(table_format, MessageFormat)
+        line = table_format.file_header(stored)
+        header = line + b"\n" if line else b""
+        builder = FileSink.for_row_format(base, _Messages(header)).with_rolling_policy(_policy(options))
+        compactor = RowsCompactor(header)
     builder = builder.with_bucket_assigner(_ByBucket())
     builder = builder.with_bucket_check_interval(options.duration("sink.rolling-policy.check-interval", 60_000))
     if options.flag("auto-compaction", False):

@@ -169,10 +169,15 @@ class RowWriter(FileWriter):
     keeps_values = False
 
     def __init__(
-        self, settings: FileSinkSettings, clock: Callable[[], int], encode: Callable[[Value, BinaryIO], object]
+        self,
+        settings: FileSinkSettings,
+        clock: Callable[[], int],
+        encode: Callable[[Value, BinaryIO], object],
+        header: bytes = b"",
     ) -> None:
         super().__init__(settings, clock)
         self._encode = encode
+        self._header = header
         self._policy = settings.policy
         self._limit = min(BUFFER_BYTES, self._policy.part_size or BUFFER_BYTES)
         self._checked = clock()
@@ -214,6 +219,7 @@ class RowWriter(FileWriter):
             part.file = self._new_part(self._directory(bucket))
             part.created = part.modified
             part_files.create(part.file.hidden)
+            data = self._header + data
         part_files.append(part.file.hidden, data)
         part.size += len(data)
         part.stream.seek(0)

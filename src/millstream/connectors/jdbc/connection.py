@@ -11,15 +11,16 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import ClassVar, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
+from millstream.common.aliases import LibraryObject
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.connectors.retries import Retries, exponential
 
 # DB-API has no common base class: the connection and the cursor of any driver.
-Connection: TypeAlias = Any
-Cursor: TypeAlias = Any
+Connection: TypeAlias = LibraryObject
+Cursor: TypeAlias = LibraryObject
 
 T = TypeVar("T")
 
@@ -323,11 +324,12 @@ def _postgresql_settings(options: JdbcConnectionOptions) -> dict[str, str | int]
     return {name: value for name, value in settings.items() if value}
 
 
-def _connect_postgresql(settings: dict[str, Any]) -> Connection:
+def _connect_postgresql(settings: dict[str, str | int]) -> Connection:
     # An optional package.
     import psycopg
+    from psycopg.conninfo import make_conninfo
 
-    return psycopg.connect(**settings)
+    return psycopg.connect(make_conninfo("", **settings))
 
 
 def _mysql_settings(options: JdbcConnectionOptions) -> dict[str, str | int]:
@@ -345,7 +347,7 @@ def _mysql_settings(options: JdbcConnectionOptions) -> dict[str, str | int]:
     return {name: value for name, value in settings.items() if value}
 
 
-def _connect_mysql(settings: dict[str, Any]) -> Connection:
+def _connect_mysql(settings: dict[str, LibraryObject]) -> Connection:
     # An optional package.
     import pymysql
 

@@ -133,6 +133,7 @@ class Admin:
 
         self._bootstrap = bootstrap
         self._refused: str | None = None
+        # Any: the annotations of the library lack callbacks.
         configuration: dict[str, Any] = {**settings, "error_cb": self._on_error}
         self.client = AdminClient(configuration)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import replace
-from typing import Any
 
 from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
@@ -101,12 +100,12 @@ class KafkaWriter(SinkWriter):
                 "is too large, set_property('message.max.bytes', ...), and the topic's max.message.bytes."
             ) from e
 
-    def _produce_first(self, *record: Any, **options: Any) -> None:
+    def _produce_first(self, *record: object, **options: object) -> None:
         """Open a producer, and write the first record."""
         self._produce = self._producer().produce
         self._produce(*record, **options)
 
-    def _produce_blocking(self, *record: Any, **options: Any) -> None:
+    def _produce_blocking(self, *record: object, **options: object) -> None:
         """Wait for space in the client's full buffer, and write."""
         assert self._open is not None
         while True:
@@ -218,7 +217,7 @@ class KafkaBatchWriter(KafkaWriter):
         for message in messages:
             record = (message.topic, message.value, message.key, message.partition)
             stamp = message.timestamp
-            options: dict[str, Any] = {} if stamp is None else {"timestamp": stamp or 1}
+            options: dict[str, object] = {} if stamp is None else {"timestamp": stamp or 1}
             if message.headers:
                 options["headers"] = message.headers
             try:
@@ -316,8 +315,8 @@ class KafkaSinkBuilder:
     def __init__(self) -> None:
         self._settings = SinkSettings()
 
-    def _with(self, **changes: Any) -> KafkaSinkBuilder:
-        self._settings = replace(self._settings, **changes)
+    def _with(self, settings: SinkSettings) -> KafkaSinkBuilder:
+        self._settings = settings
         return self
 
     def build(self) -> KafkaSink:
@@ -345,20 +344,20 @@ class KafkaSinkBuilder:
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> KafkaSinkBuilder:
         """Set the delivery guarantee, by default NONE."""
-        return self._with(guarantee=delivery_guarantee)
+        return self._with(replace(self._settings, guarantee=delivery_guarantee))
 
     def set_transactional_id_prefix(self, transactional_id_prefix: str) -> KafkaSinkBuilder:
         """Set the prefix of transactional ids, unique per sink and Kafka cluster. Required with EXACTLY_ONCE."""
-        return self._with(prefix=transactional_id_prefix)
+        return self._with(replace(self._settings, prefix=transactional_id_prefix))
 
     def set_batch_serializer(self, batch_serializer: KafkaBatchSerializationSchema) -> KafkaSinkBuilder:
         """Set a schema that writes a batch of rows as messages, for SQL tables."""
-        return self._with(schema=batch_serializer)
+        return self._with(replace(self._settings, schema=batch_serializer))
 
     def set_record_serializer(self, record_serializer: KafkaRecordSerializationSchema) -> KafkaSinkBuilder:
         """Set the schema of records. Required."""
-        return self._with(schema=record_serializer)
+        return self._with(replace(self._settings, schema=record_serializer))
 
     def set_property(self, key: str, value: str) -> KafkaSinkBuilder:
         """Set a property of the producer, under Kafka's name."""
-        return self._with(properties={**self._settings.properties, key: str(value)})
+        return self._with(replace(self._settings, properties={**self._settings.properties, key: str(value)}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
@@ -244,8 +244,8 @@ class KafkaSourceBuilder:
     def __init__(self) -> None:
         self._settings = SourceSettings()
 
-    def _with(self, **changes: Any) -> KafkaSourceBuilder:
-        self._settings = replace(self._settings, **changes)
+    def _with(self, settings: SourceSettings) -> KafkaSourceBuilder:
+        self._settings = settings
         return self
 
     def build(self) -> KafkaSource:
@@ -285,7 +285,7 @@ class KafkaSourceBuilder:
     def set_topics(self, *topics: str) -> KafkaSourceBuilder:
         """Read these topics; topics, a pattern or partitions are required."""
         self._check_unset("topics")
-        return self._with(topics=tuple(topics))
+        return self._with(replace(self._settings, topics=tuple(topics)))
 
     def set_topic_pattern(self, topic_pattern: str) -> KafkaSourceBuilder:
         """Read all topics that match a regular expression, including later ones.
@@ -297,7 +297,7 @@ class KafkaSourceBuilder:
             'KafkaSource-topics like orders-.*'
         """
         self._check_unset("topic pattern")
-        return self._with(pattern=topic_pattern)
+        return self._with(replace(self._settings, pattern=topic_pattern))
 
     def set_partitions(self, partitions: set[KafkaTopicPartition]) -> KafkaSourceBuilder:
         """Read only these partitions.
@@ -310,7 +310,7 @@ class KafkaSourceBuilder:
             'KafkaSource-orders'
         """
         self._check_unset("partitions")
-        return self._with(partitions=tuple(sorted((p.topic, p.partition) for p in partitions)))
+        return self._with(replace(self._settings, partitions=tuple(sorted((p.topic, p.partition) for p in partitions))))
 
     def _check_unset(self, parameter: str) -> None:
         settings = self._settings
@@ -321,30 +321,30 @@ class KafkaSourceBuilder:
 
     def set_starting_offsets(self, starting_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
         """Set where a job without a checkpoint begins, by default at the oldest records."""
-        return self._with(start=starting_offsets_initializer)
+        return self._with(replace(self._settings, start=starting_offsets_initializer))
 
     def set_unbounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
         """Stop at offsets, but run as an unbounded source; by default the source never stops."""
-        return self._with(stop=stopping_offsets_initializer, bounded=False)
+        return self._with(replace(self._settings, stop=stopping_offsets_initializer, bounded=False))
 
     def set_bounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
         """Run as a bounded source up to offsets, which are resolved when the job starts; by default it is unbounded."""
-        return self._with(stop=stopping_offsets_initializer, bounded=True)
+        return self._with(replace(self._settings, stop=stopping_offsets_initializer, bounded=True))
 
     def set_value_only_deserializer(self, deserialization_schema: DeserializationSchema) -> KafkaSourceBuilder:
         """Set the schema of values; keys and headers are not read. This or `set_deserializer` is required."""
-        return self._with(values=deserialization_schema, records=None)
+        return self._with(replace(self._settings, values=deserialization_schema, records=None))
 
     def set_deserializer(self, record_deserializer: KafkaRecordDeserializationSchema) -> KafkaSourceBuilder:
         """Set the schema of whole records: key, value, headers and position.
 
         See KafkaRecordDeserializationSchema for an example.
         """
-        return self._with(records=record_deserializer, values=None)
+        return self._with(replace(self._settings, records=record_deserializer, values=None))
 
     def set_batch_deserializer(self, batch_deserializer: KafkaBatchDeserializationSchema) -> KafkaSourceBuilder:
         """Set a schema that reads messages as a batch, for SQL tables."""
-        return self._with(batches=batch_deserializer, records=None, values=None)
+        return self._with(replace(self._settings, batches=batch_deserializer, records=None, values=None))
 
     def set_client_id_prefix(self, prefix: str) -> KafkaSourceBuilder:
         """Set the prefix of client ids, by default that of the client library."""
@@ -364,4 +364,6 @@ class KafkaSourceBuilder:
             >>> builder.set_value_only_deserializer(SimpleStringSchema()).build().name
             'KafkaSource-words'
         """
-        return self._with(properties={**self._settings.properties, **{k: str(v) for k, v in props.items()}})
+        return self._with(
+            replace(self._settings, properties={**self._settings.properties, **{k: str(v) for k, v in props.items()}})
+        )

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from urllib.parse import urlsplit
 
+from millstream.common.aliases import LibraryObject
 from millstream.common.errors import InvalidProgramError, MillstreamError
 
 # pika has no type annotations.
-Pika: TypeAlias = Any
-Connection: TypeAlias = Any
-Channel: TypeAlias = Any
+Pika: TypeAlias = LibraryObject
+Connection: TypeAlias = LibraryObject
+Channel: TypeAlias = LibraryObject
 
 # Seconds to wait for the server to accept a connection, and for a blocked channel.
 TIMEOUT = 10.0
@@ -253,61 +254,61 @@ class RMQConnectionConfig:
         def __init__(self) -> None:
             self._settings = _Settings()
 
-        def _with(self, **changes: Any) -> RMQConnectionConfig.Builder:
-            self._settings = replace(self._settings, **changes)
+        def _with(self, settings: _Settings) -> RMQConnectionConfig.Builder:
+            self._settings = settings
             return self
 
         def set_port(self, port: int) -> RMQConnectionConfig.Builder:
             """Set the port, usually 5672. Required without a URI."""
-            return self._with(port=port)
+            return self._with(replace(self._settings, port=port))
 
         def set_host(self, host: str) -> RMQConnectionConfig.Builder:
             """Set the host. Required without a URI."""
-            return self._with(host=host)
+            return self._with(replace(self._settings, host=host))
 
         def set_virtual_host(self, vhost: str) -> RMQConnectionConfig.Builder:
             """Set the virtual host, usually `/`. Required without a URI."""
-            return self._with(virtual_host=vhost)
+            return self._with(replace(self._settings, virtual_host=vhost))
 
         def set_user_name(self, user_name: str) -> RMQConnectionConfig.Builder:
             """Set the user. Required without a URI."""
-            return self._with(user_name=user_name)
+            return self._with(replace(self._settings, user_name=user_name))
 
         def set_password(self, password: str) -> RMQConnectionConfig.Builder:
             """Set the password. Required without a URI."""
-            return self._with(password=password)
+            return self._with(replace(self._settings, password=password))
 
         def set_uri(self, uri: str) -> RMQConnectionConfig.Builder:
             """Set address and credentials at once: `amqp://user:password@host:port/vhost`, `amqps://` with TLS."""
-            return self._with(uri=uri)
+            return self._with(replace(self._settings, uri=uri))
 
         def set_topology_recovery_enabled(self, topology_recovery_enabled: bool) -> RMQConnectionConfig.Builder:
             """Accept Flink's setting, without effect: each start and restart of the job creates a missing queue."""
-            return self._with(topology_recovery=topology_recovery_enabled)
+            return self._with(replace(self._settings, topology_recovery=topology_recovery_enabled))
 
         def set_requested_heartbeat(self, requested_heartbeat: int) -> RMQConnectionConfig.Builder:
             """Set the heartbeat timeout in seconds, by default that of the server."""
-            return self._with(requested_heartbeat=requested_heartbeat)
+            return self._with(replace(self._settings, requested_heartbeat=requested_heartbeat))
 
         def set_requested_frame_max(self, requested_frame_max: int) -> RMQConnectionConfig.Builder:
             """Set the maximum frame size in bytes, by default that of the client library."""
-            return self._with(requested_frame_max=requested_frame_max)
+            return self._with(replace(self._settings, requested_frame_max=requested_frame_max))
 
         def set_requested_channel_max(self, requested_channel_max: int) -> RMQConnectionConfig.Builder:
             """Set the maximum number of channels per connection, by default that of the client library."""
-            return self._with(requested_channel_max=requested_channel_max)
+            return self._with(replace(self._settings, requested_channel_max=requested_channel_max))
 
         def set_network_recovery_interval(self, network_recovery_interval: int) -> RMQConnectionConfig.Builder:
             """Accept Flink's setting, without effect: a lost connection fails the job."""
-            return self._with(network_recovery_interval=network_recovery_interval)
+            return self._with(replace(self._settings, network_recovery_interval=network_recovery_interval))
 
         def set_connection_timeout(self, connection_timeout: int) -> RMQConnectionConfig.Builder:
             """Set the connection timeout in milliseconds; 10,000 by default."""
-            return self._with(connection_timeout=connection_timeout)
+            return self._with(replace(self._settings, connection_timeout=connection_timeout))
 
         def set_automatic_recovery(self, automatic_recovery: bool) -> RMQConnectionConfig.Builder:
             """Accept Flink's setting, without effect: a lost connection fails the job."""
-            return self._with(automatic_recovery=automatic_recovery)
+            return self._with(replace(self._settings, automatic_recovery=automatic_recovery))
 
         def set_prefetch_count(self, prefetch_count: int) -> RMQConnectionConfig.Builder:
             """Set the maximum number of messages that await their checkpoint; 65,535 by default."""
@@ -315,7 +316,7 @@ class RMQConnectionConfig:
                 raise InvalidProgramError(
                     f"RMQConnectionConfig: a prefetch count is from 1 to 65,535, it is {prefetch_count}."
                 )
-            return self._with(prefetch_count=prefetch_count)
+            return self._with(replace(self._settings, prefetch_count=prefetch_count))
 
         def build(self) -> RMQConnectionConfig:
             """Return the configuration; an incomplete address is an error."""

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from millstream.common.aliases import Json, Value
 from millstream.common.types import Row
-from millstream.formats.base import Decoded, Malformed, MessageFormat
-from millstream.formats.column_text import Decimals, plain_texts, strict_parser
+from millstream.formats.base import Decoded, Malformed, MessageFormat, inference_advice, inferred_columns
+from millstream.formats.column_text import Decimals, exact_double, plain_texts, strict_parser
 from millstream.formats.options import Options
 from millstream.sql import types as t
 from millstream.sql.columns.batch import Batch
@@ -72,6 +72,12 @@ class JsonFormat(MessageFormat):
     # --- reading
 
     def read_all(self, messages: Sequence[bytes | None], fields: Sequence[Field]) -> Decoded:
+        objects, indices, is_one_each = self.documents(messages)
+        batch = Batch(self.columns(objects, fields, indices), None, len(objects))
+        return Decoded(batch, None if is_one_each else indices)
+
+    def documents(self, messages: Sequence[bytes | None]) -> tuple[list[dict[str, Json]], list[int], bool]:
+        """Return the objects of messages, the index of each one's message, and whether each message has one object."""
         objects: list[dict[str, Json]] = []
         indices: list[int] = []
         is_one_each = True
@@ -85,8 +91,7 @@ class JsonFormat(MessageFormat):
                 rows = self._row_objects(document, message, index) if message and message.strip() else []
                 objects.extend(rows)
                 indices.extend([index] * len(rows))
-        batch = Batch(self.columns(objects, fields, indices), None, len(objects))
-        return Decoded(batch, None if is_one_each else indices)
+        return objects, indices, is_one_each
 
     def _row_objects(self, document: Json, message: bytes, index: int) -> list[dict[str, Json]]:
         """Return the objects of a message that is an array of rows; in lenient mode without other elements."""
@@ -123,7 +128,7 @@ class JsonFormat(MessageFormat):
         return [to_column(self._values(objects, f, indices), f.type, self.zone) for f in fields]
 
     def _values(self, objects: Sequence[dict[str, Json]], field: Field, indices: Sequence[int]) -> list[Value]:
-        read, name = self.reader(field.type), field.name
+        read, name = self._column_reader(field), field.name
         values = []
         for index, document in zip(indices, objects, strict=True):
             value = document.get(name, _MISSING)
@@ -135,11 +140,14 @@ class JsonFormat(MessageFormat):
                 values.append(None if value is None else read(value))
             except (ValueError, TypeError, AttributeError) as e:
                 if not self._lenient:
-                    raise Malformed(
-                        index, f"field '{name}' of {_shown(document)} is not of type {field.type} ({e})"
+                    raise Unfitting(
+                        index, f"field '{name}' of {_shown(document)} is not of type {field.type} ({e})", name
                     ) from None
                 values.append(None)
         return values
+
+    def _column_reader(self, field: Field) -> _Read:
+        return self.reader(field.type)
 
     def reader(self, kind: t.DataType) -> _Read:
         """Return the function that converts a JSON value to a value of a type."""
@@ -233,6 +241,102 @@ class JsonFormat(MessageFormat):
         ]
 
 
+class JsonFileFormat(JsonFormat):
+    """Files of JSON objects, one per line."""
+
+    optional = JsonFormat.optional | {"inferred-columns"}
+
+    def __init__(self, options: Options, zone: str) -> None:
+        super().__init__(options, zone)
+        # The columns whose types were inferred from the first rows; None for a declared table.
+        self._inferred = inferred_columns(options)
+
+    def columns(
+        self, objects: Sequence[dict[str, Json]], fields: Sequence[Field], indices: Sequence[int]
+    ) -> list[pa.Array]:
+        if self._inferred is not None and not self._lenient:
+            names = {f.name for f in fields}
+            for index, document in zip(indices, objects, strict=True):
+                if not document.keys() <= names:
+                    unknown = next(n for n in document if n not in names)
+                    raise Unfitting(index, f"{_shown(document)} has the field '{unknown}', but the first rows do not")
+        return super().columns(objects, fields, indices)
+
+    def _column_reader(self, field: Field) -> _Read:
+        is_inferred = self._inferred is not None and field.name in self._inferred
+        return exact_reader(field.type) if is_inferred else super()._column_reader(field)
+
+    def advice(self, error: Malformed) -> str:
+        if self._inferred is None:
+            return super().advice(error)
+        if not isinstance(error, Unfitting):
+            return "Correct the line: it must be a JSON object."
+        return inference_advice(error.column)
+
+
+class Unfitting(Malformed):
+    """A value that is not of its column's type, or a field without a column.
+
+    Attributes:
+        column: the column, None if there is none.
+    """
+
+    def __init__(self, index: int, reason: str, column: str | None = None) -> None:
+        super().__init__(index, reason)
+        self.column = column
+
+
+def exact_reader(kind: t.DataType) -> _Read:
+    """Return the function that converts a JSON value to a value of an inferred type, or raises ValueError.
+
+    It accepts only values that the type represents, and no fields that a ROW does not have.
+    """
+    if isinstance(kind, t.ArrayType):
+        inner = exact_reader(kind.element_type)
+        return lambda value: [None if v is None else inner(v) for v in _list(value)]
+    if isinstance(kind, t.RowType):
+        members = {f.name: exact_reader(f.data_type) for f in kind.fields}
+        names = tuple(kind.names)
+
+        def read_row(value: Json) -> Row:
+            document = _dict(value)
+            if not document.keys() <= members.keys():
+                unknown = next(n for n in document if n not in members)
+                raise ValueError(f"the first rows do not have '{unknown}' in it")
+            values = ((read, document.get(n)) for n, read in members.items())
+            return Row.of(names, [None if v is None else read(v) for read, v in values])
+
+        return read_row
+    return _EXACT_READERS.get(type(kind), _compact)
+
+
+def _exact_boolean(value: Json) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{_shown(value)} is neither true nor false")
+    return value
+
+
+def _exact_integer(value: Json) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{_shown(value)} is not a whole number")
+    if not -(1 << 63) <= value < 1 << 63:
+        raise ValueError(f"{value} is too large")
+    return value
+
+
+def _exact_double(value: Json) -> float:
+    if not isinstance(value, (int, _Number)) or isinstance(value, bool):
+        raise ValueError(f"{_shown(value)} is not a number")
+    return exact_double(str(value))
+
+
+_EXACT_READERS: dict[type[t.DataType], _Read] = {
+    t.BooleanType: _exact_boolean,
+    t.BigIntType: _exact_integer,
+    t.DoubleType: _exact_double,
+}
+
+
 class _Number(str):
     """The text of a number with a decimal point or an exponent."""
 
@@ -258,7 +362,16 @@ def _compact(value: Json) -> str:
         return str(value)
     if isinstance(value, bool):
         return "true" if value else "false"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return value if isinstance(value, str) else _member(value)
+
+
+def _member(value: Json) -> str:
+    """Return a value as JSON; numbers keep their digits."""
+    if isinstance(value, dict):
+        return _object((json.dumps(k, ensure_ascii=False), _member(v)) for k, v in value.items())
+    if isinstance(value, list):
+        return f"[{','.join(map(_member, value))}]"
+    return str(value) if isinstance(value, _Number) else json.dumps(value, ensure_ascii=False)
 
 
 def _list(value: Json) -> list[Json]:

@@ -13,6 +13,7 @@ from millstream.formats.base import ColumnStatistics, Comparison, FileTableForma
 from millstream.formats.file_format import BulkFormat, FileFormat
 from millstream.formats.options import Options
 from millstream.formats.parquet.files import RowGroups
+from millstream.sql import types as t
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
 from millstream.sql.connector_contract import TableStatistics
@@ -35,8 +36,11 @@ def as_columns(batch: pa.RecordBatch | pa.Table, fields: Sequence[Field], path: 
         if field.name not in names:
             columns.append(pa.nulls(batch.num_rows, kind))
             continue
+        column = batch.column(names.index(field.name))
+        # Digits of timestamps after the declared ones are dropped; other values must fit.
+        is_time = pa.types.is_temporal(column.type) or not isinstance(field.type, t.AtomicType)
         try:
-            column = batch.column(names.index(field.name)).cast(kind, safe=False)
+            column = column.cast(kind, safe=not is_time)
         except pa.ArrowException as e:
             raise MillstreamError(
                 f"Column '{field.name}' of {path} does not fit the type {field.type}: {e}. Correct the declaration."

@@ -30,9 +30,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from millstream.checkpoint.restore import InitialState, restore
+from millstream.common.dispatch import MethodDispatch
 from millstream.common.display_text import printable
 from millstream.common.errors import (
     DeposedError,
@@ -99,7 +100,7 @@ class JobMachine(RequestServer):
             ahead: how far the wall clock is ahead of it.
         """
         self._job.now, self._job.ahead = now, ahead
-        instructions = self._HANDLERS[type(event)](self, event)
+        instructions = self._HANDLERS[event](self, event)
         self._job.recorder.update_view()
         return instructions
 
@@ -362,30 +363,30 @@ class JobMachine(RequestServer):
     # --- steps
 
     # The handler of each event.
-    # Any: each handler takes its own class of event.
-    _HANDLERS: ClassVar[dict[type, Callable[[JobMachine, Any], Instructions]]] = {
-        e.JobStarted: _job_started,
-        e.TimePassed: _time_passed,
-        e.InstructionFailed: _instruction_failed,
-        e.CancelRequested: _cancel_requested,
-        e.SuspendRequested: _suspend_requested,
-        e.Requested: RequestServer.requested,
-        e.SlotsOpened: _slots_opened,
-        e.SourcesPolled: EpochCycle.sources_polled,
-        e.InputArrived: EpochCycle.input_arrived,
-        e.SlotsLost: EpochCycle.slots_lost,
-        e.SlotsCounted: RequestServer.slots_counted,
-        e.PositionsRead: EpochCycle.positions_read,
-        e.EpochFinished: EpochCycle.epoch_finished,
-        e.ManifestWritten: _manifest_written,
-        e.ManifestFailed: _manifest_failed,
-        e.OutputOpened: _output_opened,
-        e.OutputCommitted: _output_committed,
-        e.CheckpointsDiscarded: _checkpoints_discarded,
-        e.OriginDeleted: _origin_deleted,
-        e.Replanned: RequestServer.replanned,
-        e.SavepointWritten: RequestServer.savepoint_written,
-    }
+    _HANDLERS = (
+        MethodDispatch["JobMachine", [], Instructions]()
+        .on(e.JobStarted, _job_started)
+        .on(e.TimePassed, _time_passed)
+        .on(e.InstructionFailed, _instruction_failed)
+        .on(e.CancelRequested, _cancel_requested)
+        .on(e.SuspendRequested, _suspend_requested)
+        .on(e.Requested, RequestServer.requested)
+        .on(e.SlotsOpened, _slots_opened)
+        .on(e.SourcesPolled, EpochCycle.sources_polled)
+        .on(e.InputArrived, EpochCycle.input_arrived)
+        .on(e.SlotsLost, EpochCycle.slots_lost)
+        .on(e.SlotsCounted, RequestServer.slots_counted)
+        .on(e.PositionsRead, EpochCycle.positions_read)
+        .on(e.EpochFinished, EpochCycle.epoch_finished)
+        .on(e.ManifestWritten, _manifest_written)
+        .on(e.ManifestFailed, _manifest_failed)
+        .on(e.OutputOpened, _output_opened)
+        .on(e.OutputCommitted, _output_committed)
+        .on(e.CheckpointsDiscarded, _checkpoints_discarded)
+        .on(e.OriginDeleted, _origin_deleted)
+        .on(e.Replanned, RequestServer.replanned)
+        .on(e.SavepointWritten, RequestServer.savepoint_written)
+    )
 
     # What follows each phase when its instructions are done and its deadline has passed. Other phases wait for events.
     _CONTINUATIONS: ClassVar[dict[JobPhase, Callable[[JobMachine], Instructions]]] = {

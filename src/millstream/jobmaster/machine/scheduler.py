@@ -22,10 +22,11 @@ A job that waits for slots neither waits for a checkpoint nor cools down.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import Enum, auto
-from typing import Any, ClassVar, NamedTuple
+from typing import NamedTuple
 
+from millstream.common.dispatch import MethodDispatch
 from millstream.common.errors import InvalidProgramError
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.jobmaster.machine.options import ScalingOptions
@@ -243,7 +244,7 @@ class Scheduler:
 
     def handle(self, event: Event, now: float) -> Decision | None:
         """Handle an event and return the decision, if any."""
-        return self._HANDLERS[type(event)](self, event, now)
+        return self._HANDLERS[event](self, event, now)
 
     # --- external events
 
@@ -342,18 +343,18 @@ class Scheduler:
         self.state = State.CREATING_EXECUTION_GRAPH
         return Start(parallelisms=parallelisms)
 
-    # Any: each handler takes its own class of event.
-    _HANDLERS: ClassVar[dict[type, Callable[[Scheduler, Any, float], Decision | None]]] = {
-        SlotsChanged: _slots_changed,
-        RequirementsChanged: _requirements_changed,
-        ResourcesRequested: _resources_requested,
-        Deployed: _deployed,
-        CheckpointCompleted: _checkpoint_completed,
-        CheckpointFailed: _checkpoint_failed,
-        ExecutionFailed: _execution_failed,
-        JobEnded: _job_ended,
-        TimePassed: _time_passed,
-    }
+    _HANDLERS = (
+        MethodDispatch["Scheduler", [float], "Decision | None"]()
+        .on(SlotsChanged, _slots_changed)
+        .on(RequirementsChanged, _requirements_changed)
+        .on(ResourcesRequested, _resources_requested)
+        .on(Deployed, _deployed)
+        .on(CheckpointCompleted, _checkpoint_completed)
+        .on(CheckpointFailed, _checkpoint_failed)
+        .on(ExecutionFailed, _execution_failed)
+        .on(JobEnded, _job_ended)
+        .on(TimePassed, _time_passed)
+    )
 
 
 class Scaling:

@@ -173,6 +173,13 @@ class JobView:
     def job_name(self) -> str:
         return self.plan.settings.job_name
 
+    @property
+    def watermark(self) -> int | None:
+        """The lowest watermark of the last operators, in milliseconds; None if they have none."""
+        ends = {v.id for v in self.plan.vertices if not v.out_edges}
+        marks = [p.watermark for (v, _), p in self.progress.subtasks.items() if v in ends and p.watermark is not None]
+        return min(marks, default=None)
+
     def location(self, vertex: Vertex, subtask: int) -> SlotLocation | None:
         """Return the location of a subtask; None if unknown, or in this process."""
         return self.progress.locations.get(vertex.slot_offset + subtask)

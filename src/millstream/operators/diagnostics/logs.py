@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-from typing import Any
 
 from millstream.common.log_format import USER_LOG
 from millstream.operators.diagnostics.user_code_guard import caller
@@ -91,7 +90,7 @@ def name_operators_in_logs() -> None:
     if getattr(before, "names_operators", False):
         return
 
-    def record(*args: Any, **kwargs: Any) -> logging.LogRecord:
+    def record(*args: object, **kwargs: object) -> logging.LogRecord:
         created = before(*args, **kwargs)
         origin = caller(inspect.currentframe())
         if origin is not None:

@@ -8,7 +8,6 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import h11
 
@@ -91,7 +90,7 @@ async def _forward(path: str, method: str, target: str, body: bytes) -> Answer:
 async def _answer(connection: h11.Connection, reader: asyncio.StreamReader) -> Answer:
     status, media_type, parts = 0, "application/json", []
     while True:
-        event: Any = connection.next_event()
+        event = connection.next_event()
         if event is h11.NEED_DATA:
             connection.receive_data(await reader.read(_CHUNK))
         elif isinstance(event, h11.Response):

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from millstream.common.dispatch import MethodDispatch
 from millstream.sql import type_rules
 from millstream.sql.bind import literals
 from millstream.sql.bind.aggregates import AggregateBinder
@@ -68,7 +69,7 @@ class ExpressionBinder(AggregateBinder):
 
     def raw(self, e: syntax.Expression) -> Expression:
         """Return the typed expression; a processing time attribute stays one."""
-        handler = _HANDLERS.get(type(e))
+        handler = _HANDLERS.get(e)
         if handler is None:
             raise BindError(f"{type(e).__name__} is not allowed here", e.position)
         return handler(self, e)
@@ -392,23 +393,23 @@ def _is_json(e: syntax.Expression) -> bool:
     return isinstance(e, syntax.Json) and e.name in ("JSON_OBJECT", "JSON_ARRAY")
 
 
-# Each method takes the class of its key.
-_HANDLERS: dict[type[syntax.Expression], Callable[[ExpressionBinder, Any], Expression]] = {
-    syntax.Name: ExpressionBinder._name,
-    syntax.Star: ExpressionBinder._star,
-    syntax.Literal: ExpressionBinder._literal,
-    syntax.Interval: ExpressionBinder._interval,
-    syntax.Call: ExpressionBinder._call,
-    syntax.Cast: ExpressionBinder._cast,
-    syntax.Case: ExpressionBinder._case,
-    syntax.Field: ExpressionBinder._field,
-    syntax.In: ExpressionBinder._in,
-    syntax.Quantified: ExpressionBinder._quantified,
-    syntax.Exists: ExpressionBinder._exists,
-    syntax.Subquery: ExpressionBinder._subquery,
-    syntax.Json: ExpressionBinder._json,
-    TypedExpression: ExpressionBinder._typed,
-}
+_HANDLERS = (
+    MethodDispatch[ExpressionBinder, [], Expression]()
+    .on(syntax.Name, ExpressionBinder._name)
+    .on(syntax.Star, ExpressionBinder._star)
+    .on(syntax.Literal, ExpressionBinder._literal)
+    .on(syntax.Interval, ExpressionBinder._interval)
+    .on(syntax.Call, ExpressionBinder._call)
+    .on(syntax.Cast, ExpressionBinder._cast)
+    .on(syntax.Case, ExpressionBinder._case)
+    .on(syntax.Field, ExpressionBinder._field)
+    .on(syntax.In, ExpressionBinder._in)
+    .on(syntax.Quantified, ExpressionBinder._quantified)
+    .on(syntax.Exists, ExpressionBinder._exists)
+    .on(syntax.Subquery, ExpressionBinder._subquery)
+    .on(syntax.Json, ExpressionBinder._json)
+    .on(TypedExpression, ExpressionBinder._typed)
+)
 _CALLS: dict[str, Callable[[ExpressionBinder, syntax.Call], Expression]] = {
     "BETWEEN": ExpressionBinder._between,
     "BETWEEN SYMMETRIC": ExpressionBinder._between,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -11,9 +11,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from millstream.common.aliases import Value
+from millstream.state.array_storage import AnyArray
 
 # An array of any numpy type: numbers, flags, or Python objects.
-NumpyColumn: TypeAlias = NDArray[Any]
+NumpyColumn: TypeAlias = AnyArray
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Valid = Mask | None

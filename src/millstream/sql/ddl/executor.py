@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from millstream.common.aliases import Value
+from millstream.common.dispatch import MethodDispatch
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.bind.binder import Binder, locating_errors
 from millstream.sql.bind.view_expansion import qualified
@@ -78,11 +78,11 @@ class Ddl:
 
     def can(self, statement: s.Statement) -> bool:
         """Return whether a statement is a catalog statement."""
-        return type(statement) in _EXECUTE
+        return _EXECUTE.get(statement) is not None
 
     def execute(self, statement: s.Statement, text: str = "") -> Result:
         """Execute a statement."""
-        execute = _EXECUTE.get(type(statement))
+        execute = _EXECUTE.get(statement)
         if execute is None:
             raise ValidationException(f"{type(statement).__name__} is not a statement about catalogs")
         with locating_errors(text):
@@ -385,27 +385,27 @@ def _in_memory(name: str, options: dict[str, str]) -> Catalog:
     return GenericInMemoryCatalog(name, options.get("default-database", "default"))
 
 
-# Each method takes the class of its key.
-_EXECUTE: dict[type[s.Statement], Callable[[Ddl, Any], Result]] = {
-    s.CreateTable: Ddl._create_table,
-    s.AlterTable: Ddl._alter_table,
-    s.Drop: Ddl._drop,
-    s.CreateView: Ddl._create_view,
-    s.AlterView: Ddl._alter_view,
-    s.CreateFunction: Ddl._create_function,
-    s.AlterFunction: Ddl._alter_function,
-    s.CreateModel: Ddl._create_model,
-    s.AlterModel: Ddl._alter_model,
-    s.CreateCatalog: Ddl._create_catalog,
-    s.CreateDatabase: Ddl._create_database,
-    s.AlterOptions: Ddl._alter_options,
-    s.Use: Ddl._use,
-    s.UseModules: Ddl._use_modules,
-    s.LoadModule: Ddl._load_module,
-    s.UnloadModule: Ddl._unload_module,
-    s.SetOption: Ddl._set,
-    s.ResetOption: Ddl._reset,
-    s.Jar: Ddl._jar,
-    s.Show: Ddl._show,
-    s.Describe: Ddl._describe,
-}
+_EXECUTE = (
+    MethodDispatch[Ddl, [], Result]()
+    .on(s.CreateTable, Ddl._create_table)
+    .on(s.AlterTable, Ddl._alter_table)
+    .on(s.Drop, Ddl._drop)
+    .on(s.CreateView, Ddl._create_view)
+    .on(s.AlterView, Ddl._alter_view)
+    .on(s.CreateFunction, Ddl._create_function)
+    .on(s.AlterFunction, Ddl._alter_function)
+    .on(s.CreateModel, Ddl._create_model)
+    .on(s.AlterModel, Ddl._alter_model)
+    .on(s.CreateCatalog, Ddl._create_catalog)
+    .on(s.CreateDatabase, Ddl._create_database)
+    .on(s.AlterOptions, Ddl._alter_options)
+    .on(s.Use, Ddl._use)
+    .on(s.UseModules, Ddl._use_modules)
+    .on(s.LoadModule, Ddl._load_module)
+    .on(s.UnloadModule, Ddl._unload_module)
+    .on(s.SetOption, Ddl._set)
+    .on(s.ResetOption, Ddl._reset)
+    .on(s.Jar, Ddl._jar)
+    .on(s.Show, Ddl._show)
+    .on(s.Describe, Ddl._describe)
+)

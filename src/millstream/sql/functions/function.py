@@ -6,21 +6,19 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from millstream.common.aliases import Value
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.columns.batch import Batch
-from millstream.sql.expressions import Constant, Expression
+from millstream.sql.expressions import Constant, Expression, Option
 from millstream.sql.types import DataType
 
 if TYPE_CHECKING:
     from millstream.operators.functions.context import RuntimeContext
 
-# An argument that is not a value: a keyword, a type, or an expression; each function checks its own.
-Option: TypeAlias = Any
 # Functions that return JSON, which is not quoted inside other JSON.
 JSON_CONSTRUCTORS = frozenset(["JSON_OBJECT", "JSON_ARRAY", "JSON"])
 

@@ -18,7 +18,7 @@ from millstream.common.aliases import Json, Value
 from millstream.sql import types as t
 from millstream.sql.columns.value_text import to_text
 from millstream.sql.errors import TableException, ValidationException
-from millstream.sql.expressions import Constant
+from millstream.sql.expressions import Constant, Option
 from millstream.sql.functions.casts import rounded
 from millstream.sql.functions.evaluate import folded
 from millstream.sql.functions.function import (
@@ -27,7 +27,6 @@ from millstream.sql.functions.function import (
     Datum,
     Function,
     Kernel,
-    Option,
     Resolved,
     Site,
 )

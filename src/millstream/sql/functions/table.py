@@ -9,8 +9,8 @@ from importlib import import_module
 from millstream.common.display_text import did_you_mean
 from millstream.sql import type_rules
 from millstream.sql.errors import ValidationException
-from millstream.sql.expressions import Call, Constant, Expression, UserCall, walk
-from millstream.sql.functions.function import Arguments, Function, Option, Resolved
+from millstream.sql.expressions import Call, Constant, Expression, Option, UserCall, walk
+from millstream.sql.functions.function import Arguments, Function, Resolved
 from millstream.sql.types import (
     BigIntType,
     BinaryType,

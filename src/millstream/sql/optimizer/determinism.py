@@ -7,8 +7,9 @@ deterministic. A lookup join can make its columns deterministic by storing its r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TypeAlias
 
+from millstream.common.dispatch import Dispatch
 from millstream.sql.catalog.tables import ColumnKind
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall, Column, Expression, columns_of, conjuncts
@@ -23,7 +24,7 @@ from millstream.sql.schema import INSERTS
 STRATEGY = "table.optimizer.non-deterministic-update.strategy"
 Columns = frozenset[int]
 _NONE: Columns = frozenset()
-_AGGREGATES = (n.Aggregate, n.TableAggregate, n.LocalAggregate, n.WindowAggregate, n.LocalWindowAggregate)
+_Aggregate: TypeAlias = n.Aggregate | n.TableAggregate | n.LocalAggregate | n.WindowAggregate | n.LocalWindowAggregate
 
 
 class Determinism:
@@ -35,21 +36,34 @@ class Determinism:
 
     def __init__(self, known: Callable[[n.Node], tuple[Kinds, Keys]]) -> None:
         self._known = known
-        self._visits: list[tuple[type[n.Node] | tuple[type[n.Node], ...], Callable[[Any, Columns], n.Node]]] = [
-            ((n.Scan, n.StreamScan, n.Values), self._source),
-            ((n.Calc, n.Project, n.Filter), self._calc),
-            (n.LookupJoin, self._lookup_join),
-            (_AGGREGATES, self._aggregate),
-            (n.Join, self._join),
-            (n.SetOperation, self._set_operation),
-            (n.Over, self._over),
-            ((n.Rank, n.Deduplicate, n.Sort), self._rank),
-            (n.Correlate, self._correlate),
-            (n.WindowTable, lambda node, required: self._passed(node, required & _all(node.input))),
-            (n.Expand, lambda node, required: self._passed(node, required - {len(node.fields) - 1})),
-            (n.ChangelogNormalize, self._normalize),
-            ((n.ToChangelog, n.FromChangelog, n.Match), lambda node, required: self._passed(node, _NONE)),
-        ]
+        self._visits = (
+            Dispatch[[Columns], n.Node]()
+            .on(n.Scan, self._source)
+            .on(n.StreamScan, self._source)
+            .on(n.Values, self._source)
+            .on(n.Calc, self._calc)
+            .on(n.Project, self._calc)
+            .on(n.Filter, self._calc)
+            .on(n.LookupJoin, self._lookup_join)
+            .on(n.Aggregate, self._aggregate)
+            .on(n.TableAggregate, self._aggregate)
+            .on(n.LocalAggregate, self._aggregate)
+            .on(n.WindowAggregate, self._aggregate)
+            .on(n.LocalWindowAggregate, self._aggregate)
+            .on(n.Join, self._join)
+            .on(n.SetOperation, self._set_operation)
+            .on(n.Over, self._over)
+            .on(n.Rank, self._rank)
+            .on(n.Deduplicate, self._rank)
+            .on(n.Sort, self._rank)
+            .on(n.Correlate, self._correlate)
+            .on(n.WindowTable, lambda node, required: self._passed(node, required & _all(node.input)))
+            .on(n.Expand, lambda node, required: self._passed(node, required - {len(node.fields) - 1}))
+            .on(n.ChangelogNormalize, self._normalize)
+            .on(n.ToChangelog, lambda node, required: self._passed(node, _NONE))
+            .on(n.FromChangelog, lambda node, required: self._passed(node, _NONE))
+            .on(n.Match, lambda node, required: self._passed(node, _NONE))
+        )
 
     def resolved(self, end: n.Single) -> n.Single:
         """Return the plan with lookup joins materialized where retractions need it."""
@@ -66,10 +80,8 @@ class Determinism:
         return result
 
     def _visit(self, node: n.Node, required: Columns) -> n.Node:
-        for kinds, visit in self._visits:
-            if isinstance(node, kinds):
-                return visit(node, required)
-        return self._passed(node, required)
+        visit = self._visits.find(node)
+        return self._passed(node, required) if visit is None else visit(node, required)
 
     def _passed(self, node: n.Node, required: Columns) -> n.Node:
         """Return a node whose inputs meet the requirements on columns, except those that upsert keys fix."""
@@ -137,7 +149,7 @@ class Determinism:
 
     # --- stateful nodes
 
-    def _aggregate(self, node: Any, required: Columns) -> n.Node:
+    def _aggregate(self, node: _Aggregate, required: Columns) -> n.Node:
         if not self._has_inserts(node):
             return self._passed(node, _all(node.input))
         calls: Sequence[AggregateCall] = (node.call,) if isinstance(node, n.TableAggregate) else node.calls

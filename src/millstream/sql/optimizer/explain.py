@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any
 
+from millstream.common.dispatch import Dispatch
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.expressions import AggregateCall, Call, Expression
 from millstream.sql.optimizer.costs import Costs
@@ -281,7 +281,7 @@ def _aggregate(call: AggregateCall) -> str:
 
 
 def _logical_name(node: n.Node) -> str:
-    return _LOGICAL[type(node)](node)
+    return _LOGICAL[node](node)
 
 
 def _project(node: n.Project) -> str:
@@ -380,30 +380,30 @@ def _sink(node: n.Node) -> str:
     return name_of(node, ()).replace("Sink(", "LogicalSink(", 1)
 
 
-# Each function takes the class of its key.
-_LOGICAL: dict[type[n.Node], Callable[[Any], str]] = {
-    n.Project: _project,
-    n.Filter: lambda node: f"LogicalFilter(condition=[{_expression_text(node.condition, node.input)}])",
-    n.Scan: _scan,
-    n.StreamScan: lambda node: "LogicalTableScan(table=[[*anonymous_datastream_source*]])",
-    n.Values: _values,
-    n.Watermark: _watermark,
-    n.Aggregate: _grouped,
-    n.TableAggregate: _table_grouped,
-    n.WindowAggregate: _window_grouped,
-    n.WindowTable: _window_table,
-    n.Expand: lambda node: name_of(node, (), Style.PREFIX).replace("Expand(", "LogicalExpand(", 1),
-    n.Over: lambda node: name_of(node, (), Style.PREFIX).replace("OverAggregate(", "LogicalOver(", 1),
-    n.Join: _joined,
-    n.Apply: _joined,
-    n.TemporalJoin: _joined,
-    n.Union: lambda node: "LogicalUnion(all=[true])",
-    n.SetOperation: _set_operation,
-    n.Match: lambda node: name_of(node, (), Style.PREFIX).replace("Match(", "LogicalMatch(", 1),
-    n.Sort: _sort,
-    n.Correlate: _correlated,
-    n.ToChangelog: _changelog,
-    n.FromChangelog: _changelog,
-    n.Sink: _sink,
-    n.ToStream: _sink,
-}
+_LOGICAL = (
+    Dispatch[[], str]()
+    .on(n.Project, _project)
+    .on(n.Filter, lambda node: f"LogicalFilter(condition=[{_expression_text(node.condition, node.input)}])")
+    .on(n.Scan, _scan)
+    .on(n.StreamScan, lambda node: "LogicalTableScan(table=[[*anonymous_datastream_source*]])")
+    .on(n.Values, _values)
+    .on(n.Watermark, _watermark)
+    .on(n.Aggregate, _grouped)
+    .on(n.TableAggregate, _table_grouped)
+    .on(n.WindowAggregate, _window_grouped)
+    .on(n.WindowTable, _window_table)
+    .on(n.Expand, lambda node: name_of(node, (), Style.PREFIX).replace("Expand(", "LogicalExpand(", 1))
+    .on(n.Over, lambda node: name_of(node, (), Style.PREFIX).replace("OverAggregate(", "LogicalOver(", 1))
+    .on(n.Join, _joined)
+    .on(n.Apply, _joined)
+    .on(n.TemporalJoin, _joined)
+    .on(n.Union, lambda node: "LogicalUnion(all=[true])")
+    .on(n.SetOperation, _set_operation)
+    .on(n.Match, lambda node: name_of(node, (), Style.PREFIX).replace("Match(", "LogicalMatch(", 1))
+    .on(n.Sort, _sort)
+    .on(n.Correlate, _correlated)
+    .on(n.ToChangelog, _changelog)
+    .on(n.FromChangelog, _changelog)
+    .on(n.Sink, _sink)
+    .on(n.ToStream, _sink)
+)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
+from millstream.common.dispatch import Dispatch
 from millstream.sql.expressions import Column, Expression, conjuncts
 from millstream.sql.optimizer.rules.aggregate_phases import Accumulated
 from millstream.sql.optimizer.text import Style, aggregate_text, by_name, constant_text, function_text, text, type_text
@@ -23,7 +23,7 @@ def name_of(node: n.Node, inputs: Sequence[n.Traits], style: Style = Style.INFIX
         inputs: the planned inputs.
         style: the notation of operators in expressions.
     """
-    return _NAMES[type(node)](node, inputs, style)
+    return _NAMES[node](node, inputs, style)
 
 
 def _join(parts: Sequence[str]) -> str:
@@ -532,44 +532,44 @@ def record_type(node: n.Node) -> str:
     return f"RecordType({_join([f'{type_text(f.type)} {f.name}' for f in node.fields.fields])})"
 
 
-# Each function takes the class of its key.
-_NAMES: dict[type[n.Node], Callable[[Any, Sequence[n.Traits], Style], str]] = {
-    n.Calc: _calc,
-    n.Project: _project,
-    n.Filter: _filter,
-    n.Scan: _scan,
-    n.StreamScan: _stream,
-    n.Values: _values,
-    n.Watermark: _watermark,
-    n.Correlate: _correlate,
-    n.Expand: _expand,
-    n.Aggregate: _aggregate,
-    n.TableAggregate: _table_aggregate,
-    n.MiniBatch: _mini_batch,
-    n.LocalAggregate: _local_aggregate,
-    n.GlobalAggregate: _global_aggregate,
-    n.LocalWindowAggregate: _local_window_aggregate,
-    n.GlobalWindowAggregate: _global_window_aggregate,
-    n.WindowTable: _window_table,
-    n.WindowAggregate: _window_aggregate,
-    n.Over: _over,
-    n.Rank: _rank,
-    n.WindowRank: _window_rank,
-    n.Deduplicate: _deduplicate,
-    n.Match: _match,
-    n.Join: _join_node,
-    n.WindowJoin: _window_join,
-    n.IntervalJoin: _interval_join,
-    n.TemporalJoin: _temporal_join,
-    n.LookupJoin: _lookup_join,
-    n.MaterializedLookupJoin: _lookup_join,
-    n.Union: _union,
-    n.SetOperation: _set_operation,
-    n.Sort: _sort,
-    n.ChangelogNormalize: _normalize,
-    n.ToChangelog: _process_table_function,
-    n.FromChangelog: _process_table_function,
-    n.Sink: _sink,
-    n.Collected: _collected,
-    n.ToStream: _to_stream,
-}
+_NAMES = (
+    Dispatch[[Sequence[n.Traits], Style], str]()
+    .on(n.Calc, _calc)
+    .on(n.Project, _project)
+    .on(n.Filter, _filter)
+    .on(n.Scan, _scan)
+    .on(n.StreamScan, _stream)
+    .on(n.Values, _values)
+    .on(n.Watermark, _watermark)
+    .on(n.Correlate, _correlate)
+    .on(n.Expand, _expand)
+    .on(n.Aggregate, _aggregate)
+    .on(n.TableAggregate, _table_aggregate)
+    .on(n.MiniBatch, _mini_batch)
+    .on(n.LocalAggregate, _local_aggregate)
+    .on(n.GlobalAggregate, _global_aggregate)
+    .on(n.LocalWindowAggregate, _local_window_aggregate)
+    .on(n.GlobalWindowAggregate, _global_window_aggregate)
+    .on(n.WindowTable, _window_table)
+    .on(n.WindowAggregate, _window_aggregate)
+    .on(n.Over, _over)
+    .on(n.Rank, _rank)
+    .on(n.WindowRank, _window_rank)
+    .on(n.Deduplicate, _deduplicate)
+    .on(n.Match, _match)
+    .on(n.Join, _join_node)
+    .on(n.WindowJoin, _window_join)
+    .on(n.IntervalJoin, _interval_join)
+    .on(n.TemporalJoin, _temporal_join)
+    .on(n.LookupJoin, _lookup_join)
+    .on(n.MaterializedLookupJoin, _lookup_join)
+    .on(n.Union, _union)
+    .on(n.SetOperation, _set_operation)
+    .on(n.Sort, _sort)
+    .on(n.ChangelogNormalize, _normalize)
+    .on(n.ToChangelog, _process_table_function)
+    .on(n.FromChangelog, _process_table_function)
+    .on(n.Sink, _sink)
+    .on(n.Collected, _collected)
+    .on(n.ToStream, _to_stream)
+)

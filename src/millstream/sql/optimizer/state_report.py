@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
+from millstream.common.dispatch import Dispatch
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.graph.transformations import UpstreamEdge
 from millstream.sql.expressions import AggregateCall
@@ -101,7 +101,7 @@ def _all(planned: n.Planned) -> Iterator[n.Planned]:
 
 def state_of(planned: n.Planned) -> OperatorState | None:
     """Return the state of an operator in a streaming plan; None if stateless."""
-    describe = next((describe for kind, describe in _DESCRIBE if isinstance(planned.node, kind)), None)
+    describe = _DESCRIBE.find(planned.node)
     return None if describe is None else describe(planned.node, planned)
 
 
@@ -320,26 +320,26 @@ def _sink(node: n.Sink, planned: n.Planned) -> OperatorState | None:
     return OperatorState(f"every row by {keys}", keys, remedies=(hint,))
 
 
-# The first match wins.
-_DESCRIBE: list[tuple[type[n.Node], Callable[[Any, n.Planned], OperatorState | None]]] = [
-    (n.WindowAggregate, _window_aggregate),
-    (n.WindowTable, _window_table),
-    (n.Aggregate, _aggregate),
-    (n.TableAggregate, _aggregate),
-    (n.Over, _over),
-    (n.Rank, _rank),
-    (n.Sort, _sort),
-    (n.Deduplicate, _deduplicate),
-    (n.WindowJoin, _window_join),
-    (n.IntervalJoin, _interval_join),
-    (n.TemporalJoin, _temporal_join),
-    (n.Join, _join),
-    (n.MaterializedLookupJoin, _lookup_join),
-    (n.Match, _match),
-    (n.SetOperation, _set_operation),
-    (n.ChangelogNormalize, _normalize),
-    (n.Sink, _sink),
-]
+_DESCRIBE = (
+    Dispatch[[n.Planned], OperatorState | None]()
+    .on(n.WindowAggregate, _window_aggregate)
+    .on(n.WindowTable, _window_table)
+    .on(n.Aggregate, _aggregate)
+    .on(n.TableAggregate, _aggregate)
+    .on(n.Over, _over)
+    .on(n.Rank, _rank)
+    .on(n.Sort, _sort)
+    .on(n.Deduplicate, _deduplicate)
+    .on(n.WindowJoin, _window_join)
+    .on(n.IntervalJoin, _interval_join)
+    .on(n.TemporalJoin, _temporal_join)
+    .on(n.Join, _join)
+    .on(n.MaterializedLookupJoin, _lookup_join)
+    .on(n.Match, _match)
+    .on(n.SetOperation, _set_operation)
+    .on(n.ChangelogNormalize, _normalize)
+    .on(n.Sink, _sink)
+)
 
 
 # --- texts

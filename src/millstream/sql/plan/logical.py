@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field, replace
-from typing import Any
 
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.catalog.tables import CatalogTable
@@ -22,6 +21,7 @@ from millstream.sql.plan.specs import (
     MatchStep,
     OverSpec,
     Reference,
+    StreamInput,
     WindowKind,
     WindowSpec,
 )
@@ -119,7 +119,7 @@ class StreamScan(Node):
         key: the upsert key of a changelog without UPDATE_BEFORE.
     """
 
-    stream: Any
+    stream: StreamInput
     changelog: bool = False
     event_time: int | None = None
     follows_watermarks: bool = False

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 
 from millstream.common.fast_dataclass import fast_dataclass
+from millstream.graph.transformations import UpstreamEdge
 from millstream.sql.expressions import AggregateCall, Expression
 from millstream.sql.types import DataType
 
@@ -171,3 +173,16 @@ class Retry:
 
     attempts: int
     seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class StreamInput:
+    """The stream that a table reads.
+
+    Attributes:
+        ends: the transformations that emit its records.
+        fields: the record fields that are the table's columns; None if the record is the only column.
+    """
+
+    ends: tuple[UpstreamEdge, ...]
+    fields: tuple[str, ...] | None

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from typing import Any
+from typing import TYPE_CHECKING
 
 from millstream.testing.servers.databases import LocalServer, free_ports
+
+if TYPE_CHECKING:
+    from pika import BlockingConnection
 
 __all__ = ["RabbitMqServer"]
 
@@ -32,7 +35,7 @@ class RabbitMqServer(LocalServer):
         """The URL with host, credentials and virtual host."""
         return f"amqp://guest:guest@127.0.0.1:{self.port}/%2f"
 
-    def connect(self) -> Any:
+    def connect(self) -> BlockingConnection:
         """Return a connection of pika."""
         import pika
 

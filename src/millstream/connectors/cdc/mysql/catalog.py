@@ -5,18 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
 from millstream.connectors.cdc import changes as ops
 from millstream.connectors.cdc.changes import Change, LogSource
 from millstream.connectors.cdc.incremental_snapshot import Chunk, Key
-from millstream.connectors.cdc.mysql.connection import Connection, Database, MySqlFailure, error_text, run
+from millstream.connectors.cdc.mysql.connection import Database, MySqlFailure, error_text, run
 from millstream.connectors.cdc.mysql.log import BinlogRange
 from millstream.connectors.cdc.mysql.offsets import BinlogVisibility, log_status, snapshot_offset
 from millstream.connectors.cdc.mysql.values import ColumnInfo, from_table, is_ordered, unsupported_reason
 from millstream.connectors.cdc.readers import CHUNK_BYTES, ChunkReaders, SnapshotContext, SnapshotInfo
 from millstream.connectors.cdc.source import check_named, is_captured
+
+if TYPE_CHECKING:
+    from millstream.connectors.cdc.mysql.connection import Connection
 
 __all__ = ["MySqlChunks", "TableInfo"]
 

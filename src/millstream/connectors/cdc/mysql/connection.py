@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from types import ModuleType
+from typing import TYPE_CHECKING, TypeAlias
 
 from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError, MillstreamError, UnrecoverableError
 
-__all__ = ["Connection", "Database", "MySqlFailure", "MySqlLogLost", "error_text", "library", "run"]
+__all__ = ["Database", "MySqlFailure", "MySqlLogLost", "error_text", "library", "run"]
 
 
-# pymysql has no type annotations.
-PyMySql: TypeAlias = Any
-Connection: TypeAlias = Any
+if TYPE_CHECKING:
+    from pymysql.connections import Connection as PyMySqlConnection
+    from pymysql.cursors import Cursor
+
+    Connection: TypeAlias = PyMySqlConnection[Cursor]
 
 
 class MySqlFailure(MillstreamError):
@@ -25,7 +28,7 @@ class MySqlLogLost(MySqlFailure, UnrecoverableError):
     """Data to read no longer exists; restarting the job does not help."""
 
 
-def library() -> PyMySql:
+def library() -> ModuleType:
     """Return the client library; it and the binlog library are optional packages."""
     try:
         import pymysql
@@ -72,7 +75,7 @@ class Database:
         """Return a connection, or fail within the timeout."""
         pymysql = library()
         try:
-            connection = pymysql.connect(autocommit=True, **self.settings())
+            connection: Connection = pymysql.connect(autocommit=True, **self.settings())
         except pymysql.Error as e:
             if e.args and e.args[0] in (1045, 1698, 1044):
                 raise MySqlFailure(

@@ -6,14 +6,13 @@ import re
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING
 
 from millstream.common.aliases import Value
 from millstream.common.tags import tagged
 from millstream.connectors.cdc import changes as ops
 from millstream.connectors.cdc.changes import Change, LogSource
 from millstream.connectors.cdc.mysql.connection import (
-    Connection,
     Database,
     MySqlFailure,
     MySqlLogLost,
@@ -26,9 +25,12 @@ from millstream.connectors.cdc.readers import LogPiece, LogThread
 
 __all__ = ["BinlogRange", "BinlogReader", "Piece", "changes_of_event", "first_words", "truncated_tables"]
 
-# An event of mysql-replication, and its stream, which have no type annotations.
-Event: TypeAlias = Any
-EventStream: TypeAlias = Any
+if TYPE_CHECKING:
+    # mysql-replication has no type annotations.
+    from pymysqlreplication import BinLogStreamReader as EventStream
+    from pymysqlreplication.event import BinLogEvent as Event
+
+    from millstream.connectors.cdc.mysql.connection import Connection
 
 _COMMENT = re.compile(r"/\*(?!!|M!).*?\*/|--\s[^\n]*|#[^\n]*", re.DOTALL)
 _QUOTED = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"", re.DOTALL)
@@ -239,14 +241,15 @@ class BinlogReader(LogThread[Piece]):
             log_pos=start.position,
         )
 
-    def _one_connection(self, **settings: Any) -> Connection:
+    def _one_connection(self, **settings: object) -> Connection:
         """Connect for the library, once for the log and once for queries; it must not reconnect in a transaction."""
         self._connections += 1
         if self._connections > 2 or self._closed:
             raise MySqlFailure(f"The connection to MySQL at {self._database.address} is lost.")
         # The library uses names that pymysql has deprecated.
         names = {"db": "database", "passwd": "password"}
-        return library().connect(**{names.get(name, name): value for name, value in settings.items()})
+        connection: Connection = library().connect(**{names.get(name, name): value for name, value in settings.items()})
+        return connection
 
     # --- the thread
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.tags import tagged
 from millstream.connectors.cdc.mysql.connection import (
-    Connection,
     MySqlFailure,
     MySqlLogLost,
     error_text,
     library,
     run,
 )
+
+if TYPE_CHECKING:
+    from millstream.connectors.cdc.mysql.connection import Connection
 
 __all__ = ["BinlogOffset", "BinlogVisibility", "Gtids", "offset_of"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.connectors.base import SplitEnumerator
@@ -22,7 +22,7 @@ from millstream.connectors.cdc.mysql.catalog import (
     find_table,
     find_tables,
 )
-from millstream.connectors.cdc.mysql.connection import Connection, Database, MySqlFailure, error_text, library
+from millstream.connectors.cdc.mysql.connection import Database, MySqlFailure, error_text, library
 from millstream.connectors.cdc.mysql.log import BinlogRange, BinlogReader, Piece
 from millstream.connectors.cdc.mysql.offsets import (
     BinlogOffset,
@@ -44,6 +44,9 @@ from millstream.connectors.cdc.source import (
     CaptureSource,
     is_captured,
 )
+
+if TYPE_CHECKING:
+    from millstream.connectors.cdc.mysql.connection import Connection
 
 __all__ = ["MySqlEnumerator", "MySqlSettings", "MySqlSource", "MySqlSourceBuilder", "prepare"]
 
@@ -255,7 +258,7 @@ class MySqlSourceBuilder(CaptureBuilder[MySqlSettings]):
 
     def server_id(self, server_id: int) -> MySqlSourceBuilder:
         """Set the id under which the job reads the binlog; it must be unique. Default: a random number."""
-        return self._with(server_id=server_id)
+        return self._with(replace(self._settings, server_id=server_id))
 
     def build(self) -> MySqlSource:
         """Return the source; an incomplete configuration is an error."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from millstream.common.errors import InvalidProgramError, MillstreamError, UnrecoverableError
 
 if TYPE_CHECKING:
     import psycopg
+    from psycopg.rows import TupleRow
 
-    # Its rows are tuples whose values depend on the query.
-    Connection: TypeAlias = psycopg.Connection[Any]
+    Connection: TypeAlias = psycopg.Connection[TupleRow]
 
 __all__ = ["Database", "PostgresFailure", "error_text", "library"]
 

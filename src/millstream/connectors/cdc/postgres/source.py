@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
@@ -376,19 +376,19 @@ class PostgresSourceBuilder(CaptureBuilder[PostgresSettings]):
 
     def database(self, database: str) -> PostgresSourceBuilder:
         """Set the database. Required."""
-        return self._with_server(name=database)
+        return self._with_server(replace(self._settings.database, name=database))
 
     def connection_options(self, **options: str) -> PostgresSourceBuilder:
         """Set further parameters of libpq's connection, such as sslmode. Default: none."""
-        return self._with_server(options=options)
+        return self._with_server(replace(self._settings.database, options=options))
 
     def slot_name(self, slot_name: str) -> PostgresSourceBuilder:
         """Set the replication slot, unique per source; it is created if it does not exist. Required."""
-        return self._with(slot=slot_name)
+        return self._with(replace(self._settings, slot=slot_name))
 
     def publication(self, name: str, create: bool = True) -> PostgresSourceBuilder:
         """Set the publication; `create` creates it or adds tables as needed. Default: `dbz_publication`."""
-        return self._with(publication=name, creates_publication=create)
+        return self._with(replace(self._settings, publication=name, creates_publication=create))
 
     def build(self) -> PostgresSource:
         """Return the source; an incomplete configuration is an error."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -12,32 +11,19 @@ from millstream.common.aliases import Value
 from millstream.common.errors import TypeMismatchError
 from millstream.common.types import Row, RowKind
 from millstream.common.watermark_strategy import MIN_WATERMARK
-from millstream.graph.transformations import UpstreamEdge
 from millstream.operators.base import Downstream, Operator
 from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.value_conversion import names_of, to_column, to_python
 from millstream.sql.errors import TableException, null_rowtime
+from millstream.sql.plan.specs import StreamInput
 from millstream.sql.schema import Fields
 from millstream.sql.types import DataType
 
 # Maximum records per batch; a watermark or the end of an epoch flushes earlier.
 _BATCH_RECORDS = 1 << 12
 _KINDS = tuple(RowKind(i) for i in range(4))
-
-
-@dataclass(frozen=True, eq=False)
-class StreamInput:
-    """The stream that a table reads.
-
-    Attributes:
-        ends: the transformations that emit its records.
-        fields: the record fields that are the table's columns; None if the record is the only column.
-    """
-
-    ends: tuple[UpstreamEdge, ...]
-    fields: tuple[str, ...] | None
 
 
 class StreamScanOperator(Operator):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -200,7 +199,14 @@ class MaterializedLookupJoinOperator(LookupJoinOperator, KeyedBatchOperator):
 
     def __init__(
         self,
-        *of_join: Any,
+        lookup: LookupSource,
+        keys: Sequence[tuple[int, DataType]],
+        expressions: Sequence[Expression],
+        filter: Expression | None,
+        condition: Expression | None,
+        is_outer: bool,
+        session: Session,
+        *,
         kinds: Sequence[pa.DataType],
         state_key: Sequence[int],
         replaces: bool,
@@ -209,13 +215,13 @@ class MaterializedLookupJoinOperator(LookupJoinOperator, KeyedBatchOperator):
         """Create the operator.
 
         Args:
-            of_join: the arguments of `LookupJoinOperator`.
+            lookup, keys, expressions, filter, condition, is_outer, session: the arguments of `LookupJoinOperator`.
             kinds: the Arrow types of the input's columns.
             state_key: the input columns by which results are stored.
             replaces: whether an added row replaces the last one of its key; else results of equal rows accumulate.
             ttl: state TTL in milliseconds; 0 for none.
         """
-        super().__init__(*of_join)
+        super().__init__(lookup, keys, expressions, filter, condition, is_outer, session)
         self.kinds = list(kinds)
         self.state_key = tuple(state_key)
         self.replaces = replaces

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
+from millstream.common.dispatch import Dispatch
 from millstream.sql.expressions import AggregateCall, Column, Expression, columns_of
 from millstream.sql.optimizer.rewrite import moved
 from millstream.sql.plan import nodes as n
@@ -32,7 +32,7 @@ def restored(node: n.Node, mapping: Mapping, fields: Fields) -> n.Node:
 
 def pruned(node: n.Node, needed: set[int]) -> Pruned:
     """Return a node with at least the needed columns, and their new indexes."""
-    prune = _PRUNE.get(type(node))
+    prune = _PRUNE.get(node)
     if prune is not None:
         return prune(node, needed)
     # Unknown nodes need all columns of their inputs.
@@ -232,9 +232,6 @@ def _rank(node: n.Rank, needed: set[int]) -> Pruned:
     new = len(below.fields)
     shows = node.shows_rank and width in needed
     rank = (node.fields[width],) if shows else ()
-    more: dict[str, Any] = {}
-    if isinstance(node, n.WindowRank):
-        more["has_window"] = _moved_pair(node.has_window, mapping)
     result = replace(
         node,
         fields=Fields((*below.fields.fields, *rank)),
@@ -242,8 +239,9 @@ def _rank(node: n.Rank, needed: set[int]) -> Pruned:
         partition=tuple(mapping[p] for p in node.partition),
         order=tuple((mapping[p], d, f) for p, d, f in node.order),
         shows_rank=shows,
-        **more,
     )
+    if isinstance(result, n.WindowRank):
+        result = replace(result, has_window=_moved_pair(result.has_window, mapping))
     return result, {**mapping, **({width: new} if shows else {})}
 
 
@@ -270,14 +268,6 @@ def _join(node: n.Join, needed: set[int]) -> Pruned:
             node.fields[width + back_right[i]] if i in back_right else right.fields[i] for i in range(len(right.fields))
         ]
         fields = Fields((*left_fields, *right_fields))
-    more: dict[str, Any] = {}
-    if isinstance(node, (n.IntervalJoin, n.TemporalJoin)):
-        more = {"left_time": left_mapping[node.left_time], "right_time": right_mapping.get(node.right_time, 0)}
-    if isinstance(node, n.WindowJoin):
-        more = {
-            "left_window": _moved_pair(node.left_window, left_mapping),
-            "right_window": _moved_pair(node.right_window, right_mapping),
-        }
     result = replace(
         node,
         fields=fields,
@@ -286,8 +276,14 @@ def _join(node: n.Join, needed: set[int]) -> Pruned:
         left_keys=tuple(left_mapping[k] for k in node.left_keys),
         right_keys=tuple(right_mapping[k] for k in node.right_keys),
         condition=None if node.condition is None else moved(node.condition, both),
-        **more,
     )
+    if isinstance(result, (n.IntervalJoin, n.TemporalJoin)):
+        left_time, right_time = left_mapping[result.left_time], right_mapping.get(result.right_time, 0)
+        result = replace(result, left_time=left_time, right_time=right_time)
+    if isinstance(result, n.WindowJoin):
+        left_window = _moved_pair(result.left_window, left_mapping)
+        right_window = _moved_pair(result.right_window, right_mapping)
+        result = replace(result, left_window=left_window, right_window=right_window)
     return result, left_mapping if semi else both
 
 
@@ -327,28 +323,28 @@ def _union(node: n.Union, needed: set[int]) -> Pruned:
     return n.Union(_selected(node.fields, indexes), tuple(parts)), _mapping_of(indexes)
 
 
-# Each function takes the class of its key.
-_PRUNE: dict[type[n.Node], Callable[[Any, set[int]], Pruned]] = {
-    n.Scan: _scan,
-    n.Values: _values,
-    n.Project: _project,
-    n.Filter: _filter,
-    n.Calc: _calc,
-    n.ChangelogNormalize: _normalize,
-    n.Deduplicate: _deduplicate,
-    n.Watermark: _watermark,
-    n.Aggregate: _aggregate,
-    n.TableAggregate: _table_aggregate,
-    n.WindowAggregate: _window_aggregate,
-    n.WindowTable: _window_table,
-    n.Over: _over,
-    n.Rank: _rank,
-    n.WindowRank: _rank,
-    n.Join: _join,
-    n.WindowJoin: _join,
-    n.IntervalJoin: _join,
-    n.TemporalJoin: _join,
-    n.Correlate: _correlate,
-    n.Sort: _sort,
-    n.Union: _union,
-}
+_PRUNE = (
+    Dispatch[[set[int]], Pruned]()
+    .on(n.Scan, _scan)
+    .on(n.Values, _values)
+    .on(n.Project, _project)
+    .on(n.Filter, _filter)
+    .on(n.Calc, _calc)
+    .on(n.ChangelogNormalize, _normalize)
+    .on(n.Deduplicate, _deduplicate)
+    .on(n.Watermark, _watermark)
+    .on(n.Aggregate, _aggregate)
+    .on(n.TableAggregate, _table_aggregate)
+    .on(n.WindowAggregate, _window_aggregate)
+    .on(n.WindowTable, _window_table)
+    .on(n.Over, _over)
+    .on(n.Rank, _rank)
+    .on(n.WindowRank, _rank)
+    .on(n.Join, _join)
+    .on(n.WindowJoin, _join)
+    .on(n.IntervalJoin, _join)
+    .on(n.TemporalJoin, _join)
+    .on(n.Correlate, _correlate)
+    .on(n.Sort, _sort)
+    .on(n.Union, _union)
+)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
+from millstream.common.dispatch import Dispatch
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.bind.relations import joined_fields
 from millstream.sql.errors import ValidationException
@@ -73,7 +73,7 @@ def pulled(node: n.Node, outer_node: n.Node | None = None) -> Pulled:
     own = tuple(range(len(node.fields)))
     if not is_correlated(node):
         return Pulled(node, (), own)
-    pull = _PULL.get(type(node))
+    pull = _PULL.get(node)
     if pull is None:
         raise ValidationException(
             f"A correlated subquery with {type(node).__name__} inside is not supported: join with it instead."
@@ -330,15 +330,15 @@ def _correlate(node: n.Correlate, outer_node: n.Node | None) -> Pulled:
     return Pulled(result, below.conditions, tuple(mapping[i] for i in range(len(node.fields))))
 
 
-# Each function takes the class of its key.
-_PULL: dict[type[n.Node], Callable[[Any, n.Node | None], Pulled]] = {
-    n.Filter: _filter,
-    n.Project: _project,
-    n.Aggregate: _aggregate,
-    n.Sort: _sort,
-    n.Join: _join,
-    n.Correlate: _correlate,
-}
+_PULL = (
+    Dispatch[["n.Node | None"], Pulled]()
+    .on(n.Filter, _filter)
+    .on(n.Project, _project)
+    .on(n.Aggregate, _aggregate)
+    .on(n.Sort, _sort)
+    .on(n.Join, _join)
+    .on(n.Correlate, _correlate)
+)
 
 
 def turned_in(e: Expression, width: int) -> Expression:
