@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from millstream import __version__
 from millstream.common.aliases import Json
 from millstream.common.configuration import Configuration
-from millstream.common.errors import JavaNotFoundError
+from millstream.common.errors import NO_SPARK, JavaNotFoundError
 from millstream.operating_system import system
 from millstream.spark.java import find_java
 
@@ -33,11 +33,16 @@ def facts() -> dict[str, Json]:
         java = {"version": str(runtime.version), "path": str(runtime.path), "origin": str(runtime.origin)}
     except JavaNotFoundError as e:
         problems.append(str(e))
+    pyspark = None
+    try:
+        pyspark = metadata.version("pyspark")
+    except metadata.PackageNotFoundError:
+        problems.append(NO_SPARK)
     directory = tempfile.gettempdir()
     return {
         "millstream": __version__,
         "python": {"version": platform.python_version(), "path": sys.executable},
-        "pyspark": metadata.version("pyspark"),
+        "pyspark": pyspark,
         "java": java,
         "cores": system.cores(),
         "memory": system.physical_memory(),
@@ -53,7 +58,7 @@ def report(findings: dict[str, Json]) -> list[str]:
     return [
         f"millstream  {findings['millstream']}",
         f"Python      {findings['python']['version']} ({findings['python']['path']})",
-        f"PySpark     {findings['pyspark']}",
+        *([] if findings["pyspark"] is None else [f"PySpark     {findings['pyspark']}"]),
         *([] if java is None else [f"Java        {java['version']} ({java['path']}, from {java['origin']})"]),
         f"Cores       {findings['cores']}",
         f"Memory      {findings['memory'] / 2**30:.1f} GiB",

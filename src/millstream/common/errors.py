@@ -57,6 +57,16 @@ class MissingClassError(MillstreamError):
     """State cannot be read because a user class cannot be imported."""
 
 
+class SparkNotFoundError(MillstreamError):
+    """PySpark is not installed."""
+
+
+NO_SPARK = (
+    "PySpark is not installed: run `pip install 'pyspark>=4.3,<4.4'`, or run the program without Spark: "
+    "`millstream run --local`."
+)
+
+
 class JavaNotFoundError(MillstreamError):
     """No Java 17 or newer was found."""
 

@@ -21,7 +21,7 @@ import time
 from dataclasses import dataclass
 from functools import partial
 
-from millstream.common.errors import MillstreamError
+from millstream.common.errors import NO_SPARK, MillstreamError, SparkNotFoundError
 from millstream.spark.java import Java
 from millstream.spark.jvm_class_archive import ClassArchive, find_archive
 from millstream.spark.processes import leave_to_parent
@@ -244,7 +244,8 @@ def jvm_options(java: Java) -> list[str]:
 def spark_home() -> str:
     """Return PySpark's directory without importing it."""
     spec = importlib.util.find_spec("pyspark")
-    assert spec is not None and spec.origin is not None
+    if spec is None or spec.origin is None:
+        raise SparkNotFoundError(NO_SPARK)
     return os.path.dirname(spec.origin)
 
 
