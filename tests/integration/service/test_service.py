@@ -661,8 +661,8 @@ def _commands(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[t
 
 # Commands that print no facts: they run programs, or write files.
 NO_FACTS = {("run",), ("completion",), ("cluster", "start"), ("cluster", "stop"), ("state", "export"), ("replay",)}
-# The SQL command prints rows; the gateway serves programs.
-NO_FACTS |= {("sql",), ("sql-gateway",)}
+# The SQL command prints rows; the gateway serves programs; init and demo talk to people.
+NO_FACTS |= {("sql",), ("sql-gateway",), ("init",), ("demo",)}
 
 
 def test_cli_commands_offer_json_output() -> None:
