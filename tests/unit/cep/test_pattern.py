@@ -6,7 +6,8 @@ import doctest
 import pickle
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -36,6 +37,17 @@ def is_(letter: str) -> Callable[[str], bool]:
 
 def begin(name: str, **options: Any) -> Pattern:
     return Pattern.begin(name, **options).where(is_(name))
+
+
+@contextmanager
+def traced(trace: Callable[..., Any]) -> Iterator[None]:
+    """Calls a trace function; afterwards the earlier one, which measures coverage, continues."""
+    earlier = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(earlier)
 
 
 def matches_of(pattern: Pattern, events: str) -> list[str]:
@@ -219,11 +231,8 @@ def test_automaton_cost_per_event_is_linear_in_the_runs(skip: str, times: int) -
             counter[0] += event == "line"
             return trace
 
-        sys.settrace(trace)
-        try:
+        with traced(trace):
             automaton.event(runs, "b", many + 1)
-        finally:
-            sys.settrace(None)
         steps[many] = counter[0]
     assert steps[1_000] < 15 * steps[100]
 
@@ -423,11 +432,8 @@ def test_event_buffer_take_costs_nothing_per_buffered_event() -> None:
         steps += event == "line"
         return count
 
-    sys.settrace(count)
-    try:
+    with traced(count):
         for n in range(500):
             buffer.add([(n, "key", n), (n + 900_000, "key", n)])
             assert len(buffer.take(n)) == 1
-    finally:
-        sys.settrace(None)
     assert steps < 500 * 200
