@@ -35,8 +35,8 @@ def millstream(tmp_path: Path) -> list[str]:
     for path in Path(sysconfig.get_path("purelib")).iterdir():
         if not path.name.startswith(("pyspark", "py4j")):
             (packages / path.name).symlink_to(path)
-    path = f"PYTHONPATH={packages}{os.pathsep}{ROOT / 'src'}"
-    return ["env", path, sys.executable, "-S", "-m", "millstream.cli.main"]
+    search_path = f"PYTHONPATH={packages}{os.pathsep}{ROOT / 'src'}"
+    return ["env", search_path, sys.executable, "-S", "-m", "millstream.cli.main"]
 
 
 def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
