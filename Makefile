@@ -34,8 +34,8 @@ lint: $(STAMP)
 	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin --package millstream
 	$(BIN)/lint-imports
 
-# All checks that a change must pass. Most tests wait for processes, so two targets run at a time, and Spark's tests in two
-# processes; each line is prefixed with its target.
+# All checks that a change must pass. Most tests wait for processes, so two targets run at a time, two of them in two
+# processes each; each line is prefixed with its target.
 test: $(STAMP)
 	@$(MAKE) --no-print-directory --keep-going --jobs 2 test-spark test-integration test-properties test-servers test-unit lint
 
@@ -49,7 +49,7 @@ quick: $(STAMP)
 
 FOLDERS := test-unit test-integration test-properties test-spark test-servers
 $(FOLDERS): SHELL := bash -o pipefail
-test-spark: PYTEST_OPTIONS := --numprocesses 2 --dist loadfile
+test-spark test-integration: PYTEST_OPTIONS := --numprocesses 2 --dist loadfile
 $(FOLDERS): test-%: $(STAMP)
 	$(BIN)/python $(MEASURED) -m tests.again tests/$* $(PYTEST_OPTIONS) | sed -u 's/^/$*: /'
 
