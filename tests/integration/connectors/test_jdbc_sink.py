@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -102,7 +103,9 @@ def test_jdbc_sink_flushes_full_batches(url: str) -> None:
 
 def test_jdbc_sink_flushes_after_the_batch_interval(url: str) -> None:
     writer = writer_of(url, batch_interval_ms=1000)
-    with patch.object(time, "monotonic", side_effect=[10.0, 10.5, 11.0, 20.0, 20.5]):
+    # Only the sink's clock: threads of other tests may read the time.
+    clock = SimpleNamespace(monotonic=iter([10.0, 10.5, 11.0, 20.0, 20.5]).__next__)
+    with patch("millstream.connectors.jdbc.sink.time", clock):
         for i in range(3):
             writer.write(("a", i))
             assert len(words(url)) == (2 if i else 0)
